@@ -39,6 +39,9 @@ test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the
   await eventually(async () => (await done('pitr', 'restore-points')).window, 'the first base backup is made')
   assert.match((await text('pitr', 'jobs'))[1], /^No recoveries yet/)
   await rest('POST', 'notes', { n: 1 })
+  // The commit may have been later in the same millisecond.
+  const committed = Date.now()
+  await eventually(() => Date.now() > committed + 1, 'the next millisecond')
   const target = new Date().toISOString()
   // The time of a commit is after the target, even if it follows within the same millisecond.
   await eventually(() => Date.now() > Date.parse(target) + 1, 'the next millisecond')

@@ -29,6 +29,7 @@ before(async () => {
       BACKUP_S3_ENDPOINT: proxy.url,
       BACKUP_S3_ACCESS_KEY_ID: accessKeyId,
       BACKUP_S3_SECRET_ACCESS_KEY: secretAccessKey,
+      PLATFORM_STATEMENT_TIMEOUT_MS: '120000',
     },
     s3Timeouts: timeouts,
   }
@@ -132,7 +133,7 @@ test('backups: a restore from an S3 service that hangs fails, and the project is
   await assertNothingLeft()
 })
 
-test('backups: the platform stops while an S3 service hangs', { timeout: 120_000 }, async () => {
+test('backups: the platform stops while an S3 service hangs', { timeout: 600_000 }, async () => {
   const patient = { requestMs: 600_000, idleMs: 600_000 }
   const node = await startPlatform({ ...options, s3Timeouts: patient })
   try {

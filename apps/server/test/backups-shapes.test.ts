@@ -6,7 +6,8 @@ import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
 before(async () => {
-  platform = await startPlatform()
+  // Values of 200 MB take long on a busy machine.
+  platform = await startPlatform({ settings: { PLATFORM_STATEMENT_TIMEOUT_MS: '120000' } })
 })
 after(() => platform?.stop())
 

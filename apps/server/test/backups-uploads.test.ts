@@ -33,7 +33,14 @@ test('backups: uploads that have not ended are left out, and do not make a backu
   assert.equal(((await once(complete, 'response')) as [IncomingMessage])[0].statusCode, 200)
 
   const half = upload('half')
-  half.write(Buffer.alloc(size / 2, 'b'))
+  let sent = size / 2
+  half.write(Buffer.alloc(sent, 'b'))
+  // The platform ends an upload that is silent for long.
+  const trickle = setInterval(() => {
+    half.write('b')
+    sent++
+  }, 5000)
+  t.after(() => clearInterval(trickle))
   const resumable = await fetch(`${storage}/upload/resumable`, {
     method: 'POST',
     headers: {
@@ -54,7 +61,8 @@ test('backups: uploads that have not ended are left out, and do not make a backu
   assert.deepEqual([backup.status, backup.error, backup.files], ['done', null, 1])
   assert.equal((await project.verify(backup.id)).verify_error, null)
 
-  half.end(Buffer.alloc(size / 2, 'b'))
+  clearInterval(trickle)
+  half.end(Buffer.alloc(size - sent, 'b'))
   assert.equal(((await once(half, 'response')) as [IncomingMessage])[0].statusCode, 200)
   assert.equal((await project.backUp()).files, 2)
 })

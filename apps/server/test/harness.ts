@@ -191,7 +191,7 @@ export async function untilUpgraded({ app }: TestPlatform): Promise<void> {
   const { projectVersion } = app.cluster
   const outdated = sql`
     select from projects where status in ('active', 'suspended') and schema_version <> ${projectVersion}`
-  for (const end = performance.now() + 60_000; await app.control.row(outdated); ) {
+  for (const end = performance.now() + 180_000; await app.control.row(outdated); ) {
     if (performance.now() > end) throw new Error('Some project was not upgraded')
     await new Promise(resolve => setTimeout(resolve, 50))
   }

@@ -16,7 +16,7 @@ import { archiveStoreOf } from '#src/services/pitr/archive.ts'
 import { connectAsSuperuser, postmastersIn } from './data-dir.ts'
 import { eventually } from './eventually.ts'
 import { call } from './harness.ts'
-import { crash, createProject, exitOf, manage, platformProcesses, stop } from './platform-process.ts'
+import { crash, createProject, exitOf, manage, platformProcesses, sigkill, stop } from './platform-process.ts'
 
 const { root, launch, start, failureOf, dataDirWithProject, newDataDir } = platformProcesses()
 
@@ -56,9 +56,9 @@ test('pitr: after the loss of the disk, the instance is recovered from the archi
 
   await crash(platform)
   const { clusterDir, remove } = engineFiles(dataDir)
-  for (const pid of postmastersIn(clusterDir)) process.kill(pid, 'SIGKILL')
+  for (const pid of postmastersIn(clusterDir)) sigkill(pid)
   await eventually(() => postmastersIn(clusterDir).length === 0, 'Postgres has ended')
-  for (const path of remove) fs.rmSync(path, { recursive: true, force: true })
+  for (const path of remove) fs.rmSync(path, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 })
 
   const args = ['pitr-recover-instance']
   const elsewhere = newDataDir('nothing')
@@ -71,6 +71,7 @@ test('pitr: after the loss of the disk, the instance is recovered from the archi
     await failureOf({ dataDir: elsewhere, env, args: tooEarly }),
     /Times that can be recovered: 20/,
   )
+  assert.ok(!fs.existsSync(join(elsewhere, 'wal')), 'a command that fails leaves no WAL')
   const unknown = [...args, '--system', '0'.repeat(16)]
   assert.match(await failureOf({ dataDir: elsewhere, env, args: unknown }), new RegExp(`--system: ${system}`))
 

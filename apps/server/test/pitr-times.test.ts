@@ -42,6 +42,8 @@ test('pitr: times before the window, in a gap, in the future and no times at all
   // While the platform is stopped, its slot and the WAL are lost.
   await platform.app.close()
   const inGap = await platform.asSuperuser('postgres', async session => {
+    const isFree = sql`select from pg_replication_slots where slot_name = 'plinth_archive' and not active`
+    await eventually(() => session.row(isFree), 'the slot is free')
     await session.script(`select pg_drop_replication_slot('plinth_archive')`)
     for (let n = 0; n < 3; n++)
       for (const statement of switchSegment.split(';')) await session.script(statement)

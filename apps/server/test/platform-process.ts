@@ -47,6 +47,8 @@ export interface RunningPlatform extends PlatformProcess {
 export function platformProcesses() {
   const root = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'plinth-start-')))
   const template = join(root, 'template')
+  // Sessions of a killed Postgres may write for a moment longer.
+  const removal = { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }
   const emptyCwd = join(root, 'cwd')
   const processes: PlatformProcess[] = []
   let templateProject: Promise<CreatedProject> | undefined
@@ -64,10 +66,10 @@ export function platformProcesses() {
       for (const pid of postmastersOf(dataDir)) sigkill(pid)
       await eventually(() => postmastersOf(dataDir).length === 0, 'Postgres has ended')
       const paths = [...engineFiles(dataDir).remove, ...Object.values(functionDirs(dataDir))]
-      for (const path of paths) fs.rmSync(path, { recursive: true, force: true })
+      for (const path of paths) fs.rmSync(path, removal)
     }
   })
-  after(() => fs.rmSync(root, { recursive: true, force: true }))
+  after(() => fs.rmSync(root, removal))
 
   function launch(options: LaunchOptions): PlatformProcess {
     const run = spawnPlatform({ cwd: emptyCwd, ...options })
@@ -199,7 +201,7 @@ export async function crash(run: PlatformProcess): Promise<void> {
   assert.equal(await run.ended, 'SIGKILL')
 }
 
-function sigkill(pid: number, child?: ChildProcess): void {
+export function sigkill(pid: number, child?: ChildProcess): void {
   try {
     process.kill(pid, 'SIGKILL')
   } catch {

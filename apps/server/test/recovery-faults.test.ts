@@ -37,6 +37,7 @@ test('archive: while segments cannot be stored, a bounded number waits, and none
   renameSync(piecesDir, `${piecesDir}.away`)
   writeFileSync(piecesDir, '')
   for (let n = 1; n <= 6; n++) await run(`insert into numbers values (${n}); ${switchSegment}`)
+  await eventually(async () => (await spooledSegments(store.spoolDir)).length === 3, 'three have arrived')
   // Attempts are repeated, so that further segments have time to arrive.
   for (let attempt = 0; attempt < 3; attempt++) {
     const { failure } = archive.state()
