@@ -271,6 +271,8 @@ for (const step of [
     const roles = () =>
       project.look('select rolname from pg_roles where starts_with(rolname, $1)', [project.ref])
     await eventually(async () => (await roles()).length === 0, 'no role is left')
+    const verified = `select verify_error from backups where id = $1`
+    assert.deepEqual(await project.look(verified, [project.backupId]), [{ verify_error: null }])
     const statuses = await project.look<{ id: string; status: string }>(
       'select id, status from backups where project_id = $1 order by created_at',
       [project.id],

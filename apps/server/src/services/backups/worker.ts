@@ -210,6 +210,8 @@ async function recordEnd(
 ): Promise<void> {
   const { kind, backup_id: backup, restore_id: restoreId } = task
   let hasFailed = problem !== null
+  // The deletion of the project has ended it.
+  if (kind === 'verification' && hasFailed && !(await store.holdProject(session, task.project_id))) return
   if (kind === 'verification') await store.recordVerified(session, backup, problem)
   else if (done) await store.recordDone(session, backup, done)
   else if (problem !== null && kind === 'backup') await store.recordFailed(session, backup, problem)
