@@ -37,7 +37,11 @@ export async function compareDatabase(
   const lane = () =>
     withCopySession(address, database, { settings: dumpSettings, signal }, async session => {
       for (let table = waiting.shift(); table; table = waiting.shift()) {
-        const hash = await hashOf(session, store.copyTable(table.name, table.columns, null), progress)
+        const hash = await hashOf(
+          session,
+          store.copyTable(table.name, table.columns, table.condition ?? null),
+          progress,
+        )
         if (hash !== table.file.sha256) differences.push(`the rows of ${table.name} differ`)
       }
     })

@@ -12,6 +12,8 @@ export interface ArchivedTable {
   owner: string
   /** Quoted; those that are not generated. */
   columns: string[]
+  /** Of a table of an extension, whose other rows the extension creates: `where …`. Backups of earlier releases have none. */
+  condition?: string
   file: ArchivedFile
 }
 

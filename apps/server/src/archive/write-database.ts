@@ -168,5 +168,5 @@ async function writeTable(
       return mayGoOn ? Promise.all([written, mayGoOn]).then(() => {}) : written
     }),
   )
-  return { name, owner, columns, file }
+  return { name, owner, columns, ...(condition && { condition }), file }
 }
