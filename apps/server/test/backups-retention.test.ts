@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
-import { insertTask } from '#src/services/backups/store.ts'
+import { insertBackup, insertTask } from '#src/services/backups/store.ts'
 import { deleteBackup } from '#src/services/backups/upkeep-store.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
@@ -143,6 +143,24 @@ test('backups: the sweep removes what no backup needs, also of earlier attempts 
   await untilPruned('nothing else is left', async () => stored(project).length === expected.length)
   assert.deepEqual(stored(project).sort(), expected.sort())
   assert.equal((await project.verify(done.id)).verify_error, null)
+})
+
+test('backups: one that nothing will end has failed after an hour', async () => {
+  const project = await backedUpProject(platform)
+  const { control } = platform.app
+  const kinds = { scheduled: orderedUuid(), before_restore: orderedUuid() } as const
+  for (const kind of ['scheduled', 'before_restore'] as const)
+    await insertBackup(control, kinds[kind], project.id, kind)
+  await control.run(sql`
+    update backups set created_at = now() - interval '61 minutes' where project_id = ${project.id}`)
+  const ended = async () => (await listed(project)).find(({ id }) => id === kinds.scheduled)!
+  await untilPruned('it has failed', async () => (await ended()).status === 'failed')
+  assert.equal((await ended()).error, 'the platform stopped meanwhile')
+  assert.deepEqual(
+    (await listed(project)).filter(({ status }) => status === 'running').map(({ id }) => id),
+    [kinds.before_restore],
+    'that of a replacement without a task',
+  )
 })
 
 test('backups: a schedule that is due makes one backup, on any number of nodes', async () => {

@@ -10,6 +10,7 @@ import {
   pauseSeconds,
 } from '#src/archive/task-leases-store.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { claimTasks, insertTask, nextDueMs } from '#src/services/backups/store.ts'
 import { holdAt } from './backup-crash-steps.ts'
 import { CrashProject, stageOf } from './crash-project.ts'
 import { eventually } from './eventually.ts'
@@ -161,11 +162,9 @@ test('backups: a node that has lost its lease leaves the new project of another 
     [id],
   )
   // Its statement fails, so this node gives up.
-  await project.look(
-    `select pg_cancel_backend(pid) from pg_stat_activity
-      where wait_event = 'PgSleep' and datname = (select ref from projects where id = $1)`,
-    [id],
-  )
+  const cancel = `select pg_cancel_backend(pid) from pg_stat_activity
+    where wait_event = 'PgSleep' and datname = (select ref from projects where id = $1)`
+  await eventually(async () => (await project.look(cancel, [id])).length > 0, 'its statement is cancelled')
   await eventually(
     () => platform.logged.some(line => line.includes('a task of backups failed') && line.includes(id)),
     'this node has given up',
@@ -236,6 +235,51 @@ test('backups: a verification that is interrupted three times does not blame the
   assert.equal((await project.backup(project.backupId)).verify_error, null)
 })
 
+test('backups: a node claims nothing of projects without a place, and only so many verifications', async t => {
+  const [first, second] = [await newProject(), await newProject()]
+  t.after(() => Promise.all([first, second].map(project => project.close())))
+  const { control } = platform.app
+  const rolledBack = new Error('rolled back')
+  const both = sql`array[${first.id}, ${second.id}]::uuid[]`
+  const rolling = control.transaction(async session => {
+    for (const { id, backupId } of [first, second])
+      await insertTask(session, { id: crypto.randomUUID(), projectId: id, kind: 'verification', backupId })
+    const claimed = async (full: string[], verifications: number) => {
+      await session.run(sql`update backup_tasks set leased_until = null where project_id = any(${both})`)
+      return (await claimTasks(session, 9, { full, verifications }, 30)).length
+    }
+    const counts = [
+      await claimed([], 9),
+      await claimed([first.id], 9),
+      await claimed([], 1),
+      await claimed([], 0),
+    ]
+    assert.deepEqual(counts, [2, 1, 1, 0])
+    await session.run(sql`update backup_tasks set leased_until = null`)
+    const due = async (full: string[], verifications: number) =>
+      ((await nextDueMs(session, { full, verifications })) ?? 1) <= 0
+    assert.deepEqual(
+      [await due([first.id], 1), await due([first.id, second.id], 1), await due([], 0)],
+      [true, false, false],
+    )
+    throw rolledBack
+  })
+  await assert.rejects(rolling, rolledBack)
+})
+
+test('backups: a verification gives way to a scheduled backup', async t => {
+  const project = await newProject()
+  t.after(() => project.close())
+  const lock = await holdAt(project, 'verification: rows come in')
+  await project.ask('PUT', '/backups/settings', { enabled: true })
+  const made = `select from backups where project_id = $1 and kind = 'scheduled' and status = 'done'`
+  await eventually(async () => (await project.look(made, [project.id])).length === 1, 'the backup is made')
+  await lock.release()
+  await project.ask('PUT', '/backups/settings', { enabled: false })
+  await project.untilIdle()
+  await project.assertClean()
+})
+
 for (const step of [
   'backup: rows are read',
   'verification: the copy is analysed',
@@ -259,6 +303,7 @@ for (const step of [
     const deletion = project.ask('DELETE', '').finally(() => {
       hasEnded = true
     })
+    deletion.catch(() => {})
     // It waits for an exchange of databases.
     await eventually(
       async () => hasEnded || (await isDeletionWaiting(project)),

@@ -58,6 +58,7 @@ export function createRetention(control: Database, backups: Pieces) {
 
   return {
     async prune(signal: AbortSignal): Promise<void> {
+      await upkeep.failAbandoned(control, 'the platform stopped meanwhile')
       if (await hasWayBack(control)) return
       for (;;) {
         const expired = await upkeep.listExpired(control, usualDays, batch)

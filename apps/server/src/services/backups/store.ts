@@ -106,14 +106,14 @@ export const insertBackup = (session: Session, id: string, projectId: string, ki
     insert into backups (id, project_id, kind, schema_version)
     select ${id}, id, ${kind}, schema_version from projects where id = ${projectId}`)
 
-/** Projects whose next backup is due and that have no task. Their next one is planned. */
+/** Projects whose next backup is due and that have no other task than a verification. Their next one is planned. */
 export const takeDue = (session: Session, limit: number) =>
   session.rows<{ project_id: string }>(sql`
     update backup_settings set next_run_at = now() + make_interval(mins => interval_minutes)
      where project_id in (
        select s.project_id from backup_settings s join projects p on p.id = s.project_id
         where s.enabled and s.next_run_at <= now() and p.status in ('active', 'suspended')
-          and not exists (select from backup_tasks t where t.project_id = s.project_id)
+          and not exists (select from backup_tasks t where t.project_id = s.project_id and t.kind <> 'verification')
         order by s.next_run_at limit ${limit} for update of s skip locked)
     returning project_id`)
 
@@ -137,13 +137,30 @@ export const listDueVerifications = (session: Session, limit: number, usualMinut
        order by b.project_id, b.created_at desc) due
      order by since limit ${limit}`)
 
+/** What a node may claim. */
+export interface Claimable {
+  /** Projects that claim nothing. */
+  full: readonly string[]
+  /** How many verifications. */
+  verifications: number
+}
+
 /** Tasks that no node works on. Nobody waits for a verification. */
-export const claimTasks = (control: Database, limit: number, leaseSeconds: number) =>
+export const claimTasks = (
+  control: Session,
+  limit: number,
+  { full, verifications }: Claimable,
+  leaseSeconds: number,
+) =>
   control.rows<Task>(sql`
+    with due as (
+      select id, kind, created_at, row_number() over (partition by kind order by created_at) as place from backup_tasks
+       where (leased_until is null or leased_until <= now()) and project_id <> all(${full}::uuid[]))
     update backup_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1
      where id in (
-       select id from backup_tasks where leased_until is null or leased_until <= now()
-        order by kind = 'verification', created_at limit ${limit} for update skip locked)
+       select t.id from backup_tasks t join due d on d.id = t.id
+        where (t.leased_until is null or t.leased_until <= now()) and (d.kind <> 'verification' or d.place <= ${verifications})
+        order by d.kind = 'verification', d.created_at limit ${limit} for update of t skip locked)
     returning id, project_id, kind, backup_id, restore_id, attempts, now() as claimed_at`)
 
 /** Until the end of the transaction no node can claim or replace the task. Its lease can be extended meanwhile. */
@@ -193,12 +210,13 @@ export const endSnapshotTasks = (session: Session, projectId: string, reason: st
 export const deleteNewBackup = (session: Session, id: string) =>
   session.run(sql`delete from backups where id = ${id}`)
 
-export const nextDueMs = async (control: Database) =>
+export const nextDueMs = async (control: Session, { full, verifications }: Claimable) =>
   (
     await control.row<{ ms: number | null }>(sql`
       select (extract(epoch from min(at) - now()) * 1000)::float8 as ms from (
         select min(next_run_at) as at from backup_settings where enabled
-        union all select min(coalesce(leased_until, now())) from backup_tasks) due`)
+        union all select min(coalesce(leased_until, now())) from backup_tasks
+         where project_id <> all(${full}::uuid[]) and (kind <> 'verification' or ${verifications}::int > 0)) due`)
   )?.ms ?? undefined
 
 /** How the manifest is read. */

@@ -39,6 +39,16 @@ export const takeUnneededFiles = async (session: Session, projectId: string, lim
       returning version, size::text as size`)
   ).map(({ version, size }) => ({ version, size: Number(size) }))
 
+/**
+ * Backups that nothing will end, because a crash has left them without a task. One before a restore can be made without a task,
+ * and ends with the restore.
+ */
+export const failAbandoned = (control: Database, error: string) =>
+  control.run(sql`
+    update backups b set status = 'failed', finished_at = clock_timestamp(), error = ${error}
+     where status = 'running' and kind <> 'before_restore' and created_at < now() - interval '1 hour'
+       and not exists (select from backup_tasks t where t.backup_id = b.id)`)
+
 /** Not if a task needs it. The second statement sees tasks that have begun before the lock. */
 export const deleteBackup = (control: Database, id: string) =>
   control.transaction(async session => {

@@ -41,6 +41,8 @@ const bounds = {
   perProject: 1,
   slow: { afterMs: 60_000, forMs: 3_600_000, prompt: 2, shared: 2, perProject: 1 },
 }
+/** On a node. They come by themselves, and must not keep backups and restores waiting. */
+const maxVerifications = 2
 const maxAttempts = 3
 /** In the audit log: of success and of failure. */
 const actions: Record<store.Task['kind'], readonly [string, string]> = {
@@ -55,19 +57,27 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
   const { control, backups, log } = deps
   const { watching, forget, lease } = createTaskLeases(control, 'backup_tasks')
 
-  /** Tasks for backups and verifications that are due. */
+  /** Those that run here. */
+  const verifying = new Set<string>()
+
+  /** Tasks for backups and verifications that are due. A verification gives way to a backup. */
   async function plan(): Promise<void> {
+    const begun: string[] = []
     await control.transaction(async session => {
       for (const { project_id: projectId } of await store.takeDue(session, bounds.all)) {
         const backupId = orderedUuid()
         await store.insertBackup(session, backupId, projectId, 'scheduled')
-        await store.insertTask(session, { id: orderedUuid(), projectId, kind: 'backup', backupId })
+        const task = { id: orderedUuid(), projectId, kind: 'backup' as const, backupId }
+        if (await store.insertTask(session, task)) begun.push(projectId)
+        // Another task of the project has begun meanwhile.
+        else await store.deleteNewBackup(session, backupId)
       }
       const { verify_interval_minutes: usualMinutes } = usualSettings
       const unverified = await store.listDueVerifications(session, bounds.all, usualMinutes)
       for (const { project_id: projectId, backup_id: backupId } of unverified)
         await store.insertTask(session, { id: orderedUuid(), projectId, kind: 'verification', backupId })
     })
+    for (const projectId of begun) worker.abort(projectId, new Error('a scheduled backup begins'))
   }
 
   /** A restore is recorded in the transaction that exchanges the databases. */
@@ -94,11 +104,8 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
     for (const database of await store.listExisting(control, copies)) await dropCopy(database)
   }
 
-  async function run(task: store.Task, signal: AbortSignal): Promise<Outcome> {
+  async function work(guarded: NewProjectDeps, task: store.Task, signal: AbortSignal): Promise<Outcome> {
     const { project_id: project, backup_id: backup, attempts: attempt } = task
-    const guarded = { ...deps, ...guardTask(control, deps.dropCopy, task) }
-    await dropLeftovers(guarded, project)
-    if (attempt > maxAttempts) throw new Interrupted(maxAttempts)
     const ms = longestMs(await store.findEffort(control, backup))
     const limit: Limit = started => AbortSignal.any([started, AbortSignal.timeout(ms)])
     switch (task.kind) {
@@ -119,11 +126,19 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
     }
   }
 
+  async function run(task: store.Task, signal: AbortSignal): Promise<Outcome> {
+    const guarded = { ...deps, ...guardTask(control, deps.dropCopy, task) }
+    await dropLeftovers(guarded, task.project_id)
+    if (task.attempts > maxAttempts) throw new Interrupted(maxAttempts)
+    const fillsDisk = task.kind === 'backup' ? deps.isBesideFiles : task.kind !== 'undo'
+    if (!fillsDisk) return work(guarded, task, signal)
+    return whileDiskHasSpace(deps.spaceCheck, signal, watched => work(guarded, task, watched))
+  }
+
   async function act(task: store.Task, signal: AbortSignal): Promise<Outcome> {
+    if (task.kind === 'verification') verifying.add(task.id)
     try {
-      const fillsDisk = task.kind === 'backup' ? deps.isBesideFiles : task.kind !== 'undo'
-      if (!fillsDisk) return await run(task, signal)
-      return await whileDiskHasSpace(deps.spaceCheck, signal, watched => run(task, watched))
+      return await run(task, signal)
     } catch (error) {
       // The platform stops. The task is begun again at the next start.
       if (signal.aborted) return { kind: 'stopped', pauseSeconds: 0 }
@@ -139,6 +154,7 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
         isOutage: isOutage(error),
       }
     } finally {
+      verifying.delete(task.id)
       forget(task)
     }
   }
@@ -184,7 +200,9 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
     if (isRecorded) await removeAttempts(task).catch(() => {})
   }
 
-  return startWorker<store.Task, Outcome>(
+  const verificationsLeft = () => Math.max(0, maxVerifications - verifying.size)
+
+  const worker = startWorker<store.Task, Outcome>(
     {
       name: 'backups',
       bounds,
@@ -192,16 +210,26 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       graceMs: 1000,
       async claim(room) {
         await plan()
-        return store.claimTasks(control, room.jobs, leaseSeconds)
+        const full = fullOf(room.places)
+        return store.claimTasks(
+          control,
+          room.jobs,
+          { full, verifications: verificationsLeft() },
+          leaseSeconds,
+        )
       },
-      nextDueMs: () => store.nextDueMs(control),
+      nextDueMs: full => store.nextDueMs(control, { full, verifications: verificationsLeft() }),
       act,
       record,
       lease,
     },
     log,
   )
+  return worker
 }
+
+const fullOf = (places: ReadonlyMap<string, number>) =>
+  [...places].filter(([, free]) => free === 0).map(([id]) => id)
 
 async function recordEnd(
   session: Session,
