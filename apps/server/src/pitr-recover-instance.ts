@@ -23,7 +23,7 @@ import {
   UnreachableTarget,
 } from '#src/kernel/postgres/recovery/catalogue.ts'
 import { neededBytes, recoverAside, sweepRecoveries } from '#src/kernel/postgres/recovery/recovery.ts'
-import { restoreSpool } from '#src/kernel/postgres/recovery/wal-tail.ts'
+import { forgetSpool, restoreSpool } from '#src/kernel/postgres/recovery/wal-tail.ts'
 import { literal } from '#src/kernel/postgres/sql.ts'
 import { archiveStoreOf } from '#src/services/pitr/archive.ts'
 import { insertAudit } from '#src/services/pitr/store.ts'
@@ -56,9 +56,17 @@ export async function recoverInstance(config: Config, args: string[]): Promise<s
     try {
       const system = await chooseSystem(pieces, values.system)
       const store = archiveStoreOf({ place, pieces, deriveKey: keyring(secret) }, system)
-      const plan = await planOf(store, values['target-time'])
-      await recover(config, directory, place, store, plan)
-      return JSON.stringify({ system, target_time: plan.target ?? null, window: plan.window })
+      await checkBaseBackups(store)
+      const spooled = await restoreSpool(store)
+      try {
+        const plan = await planOf(store, values['target-time'])
+        await recover(config, directory, place, store, plan)
+        return JSON.stringify({ system, target_time: plan.target ?? null, window: plan.window })
+      } catch (error) {
+        // Otherwise the next start archives it.
+        if (!existsSync(place.clusterDir)) await forgetSpool(store, spooled)
+        throw error
+      }
     } finally {
       await pieces.close()
     }
@@ -78,13 +86,15 @@ async function chooseSystem(pieces: Pieces, wanted: string | undefined): Promise
   throw new ConfigError(`Choose one of the archives that are there with --system: ${found.join(', ')}.`)
 }
 
-async function planOf(store: ArchiveStore, target: string | undefined): Promise<RecoveryPlan> {
+async function checkBaseBackups(store: ArchiveStore): Promise<void> {
   const { baseBackups, damaged } = await readCatalogue(store)
   if (baseBackups.length === 0 && damaged.length > 0)
     throw new ConfigError(
       'The base backups cannot be read: they are damaged, or CONTROL_PLANE_SECRET is not that of the lost instance.',
     )
-  await restoreSpool(store)
+}
+
+async function planOf(store: ArchiveStore, target: string | undefined): Promise<RecoveryPlan> {
   const catalogue = await readCatalogue(store)
   try {
     return target === undefined ? planLatest(catalogue) : planRecovery(catalogue, target)

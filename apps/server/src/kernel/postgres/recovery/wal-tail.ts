@@ -1,13 +1,13 @@
 // Stores what the segment that is being received has so far, so that a lost disk loses about a second and not a segment.
 // The spool is copied as it is, because its records are encrypted: `<segment>-<from>~<to>`, with positions in its file.
 // The pieces are removed when the whole segment is in the archive.
-import { mkdir, open, stat, writeFile } from 'node:fs/promises'
+import { mkdir, open, rmdir, stat, writeFile } from 'node:fs/promises'
 import { startChore } from '#src/kernel/chores.ts'
 import type { EngineLog } from '../engine/start.ts'
 import { type ArchiveStore, parseTailPiece, type TailPiece, tailPiece, walFolder } from './archive-layout.ts'
 import { archivedSegments } from './archived-segments.ts'
 import { segmentBytes, segmentName } from './wal-position.ts'
-import { isMissing, spoolPath } from './wal-spool.ts'
+import { isMissing, removeSpool, spoolPath } from './wal-spool.ts'
 
 /** The durable part of the spool of the current segment. */
 export interface SpooledPart {
@@ -168,22 +168,40 @@ async function* tailPieces({ pieces, systemId }: ArchiveStore): AsyncGenerator<T
   }
 }
 
-/** Writes the pieces into the spool, after the disk with the spool was lost. Call it while nothing is received. */
-export async function restoreSpool(store: ArchiveStore): Promise<void> {
+/**
+ * Writes the pieces into the spool, after the disk with the spool was lost. Call it while nothing is received. Returns the paths of
+ * new files; if it fails, there are none.
+ */
+export async function restoreSpool(store: ArchiveStore): Promise<string[]> {
   const { spoolDir } = store
   const found = new Map<string, TailPiece[]>()
   for await (const piece of tailPieces(store))
     found.set(piece.segment, [...(found.get(piece.segment) ?? []), piece])
   for await (const { timeline, number, bytes } of archivedSegments(store))
     if (bytes === segmentBytes) found.delete(segmentName(timeline, number))
-  for (const [segment, parts] of found) {
-    const bytes = await joinPieces(parts, piece => readPiece(store, piece))
-    const path = spoolPath(spoolDir, segment)
-    const spooled = await stat(path).catch(ignoreMissing)
-    if (spooled && spooled.size >= bytes.length) continue
-    await mkdir(spoolDir, { recursive: true, mode: 0o700 })
-    await writeFile(path, bytes, { mode: 0o600, flush: true })
+  const made: string[] = []
+  try {
+    for (const [segment, parts] of found) {
+      const bytes = await joinPieces(parts, piece => readPiece(store, piece))
+      const path = spoolPath(spoolDir, segment)
+      const spooled = await stat(path).catch(ignoreMissing)
+      if (spooled && spooled.size >= bytes.length) continue
+      await mkdir(spoolDir, { recursive: true, mode: 0o700 })
+      if (!spooled) made.push(path)
+      await writeFile(path, bytes, { mode: 0o600, flush: true })
+    }
+  } catch (error) {
+    await forgetSpool(store, made)
+    throw error
   }
+  return made
+}
+
+/** Removes files that `restoreSpool` has made. */
+export async function forgetSpool({ spoolDir }: ArchiveStore, made: readonly string[]): Promise<void> {
+  for (const path of made) await removeSpool(path)
+  // Unless it has others.
+  await rmdir(spoolDir).catch(() => {})
 }
 
 /**
