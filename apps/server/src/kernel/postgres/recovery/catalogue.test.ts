@@ -3,7 +3,14 @@ import { test } from 'node:test'
 import { emptyPackedFile } from '#src/kernel/objects/packed-file.ts'
 import { formatTime } from './archive-time.ts'
 import type { BaseBackup } from './base-backup.ts'
-import { type Catalogue, planLatest, type StoredSegment, type WalRun } from './catalogue.ts'
+import {
+  type Catalogue,
+  planLatest,
+  planRecovery,
+  recoveryWindows,
+  type StoredSegment,
+  type WalRun,
+} from './catalogue.ts'
 import { formatLsn, segmentBytes, segmentName } from './wal-position.ts'
 
 const time = (minute: number) => Date.UTC(2030, 0, 31, 10, minute) * 1000
@@ -55,4 +62,27 @@ test('recovery catalogue: without commits after a base backup, the latest time i
     runs: [run(1, 3, 5)],
   }
   assert.equal(planLatest(catalogue).baseBackup.id, '2')
+})
+
+test('recovery catalogue: the work of a plan grows with the archive, and not with its square', () => {
+  let reads = 0
+  const { segments } = run(1, 1, 2000)
+  const counted = segments.map(segment => ({
+    ...segment,
+    get times() {
+      reads++
+      return segment.times
+    },
+  }))
+  const catalogue: Catalogue = {
+    baseBackups: Array.from({ length: 500 }, (_, at) => baseBackup(`${at}`, 1, 1 + 4 * at, 1 + 4 * at)),
+    damaged: [],
+    runs: [{ timeline: 1, segments: counted }],
+  }
+  assert.equal(recoveryWindows(catalogue).length, 1)
+  const target = formatTime(time(1000) + 1)
+  const { baseBackup: chosen, segments: replayed } = planRecovery(catalogue, target, time(3000))
+  assert.deepEqual([chosen.id, replayed[0]?.number, replayed.at(-1)?.number], ['249', 997, 1001])
+  assert.equal(planLatest(catalogue).baseBackup.id, '499')
+  assert.ok(reads < 3 * counted.length, `${reads} reads`)
 })

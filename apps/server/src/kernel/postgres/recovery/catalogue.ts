@@ -119,15 +119,20 @@ function runsOf(segments: StoredSegment[]): WalRun[] {
 
 interface Reach {
   baseBackup: BaseBackup
-  /** The WAL from the start of the base backup on. */
-  segments: StoredSegment[]
+  run: WalRun
+  /** In the run, where the WAL of the base backup starts. */
+  first: number
   from: number
   /** The latest end of a transaction. Recovery needs one after its target. */
   to: number
 }
 
 /** What can be recovered from a base backup. Undefined if WAL is missing before its end. */
-function reachOf({ runs }: Catalogue, baseBackup: BaseBackup): Reach | undefined {
+function reachOf(
+  runs: readonly WalRun[],
+  latestOf: (run: WalRun) => readonly number[],
+  baseBackup: BaseBackup,
+): Reach | undefined {
   const first = segmentAt(parseLsn(baseBackup.startLsn))
   const end = parseLsn(baseBackup.endLsn)
   const run = runs.find(
@@ -137,14 +142,31 @@ function reachOf({ runs }: Catalogue, baseBackup: BaseBackup): Reach | undefined
       end <= segments.at(-1)!.number * segmentBytes + segments.at(-1)!.bytes,
   )
   if (!run) return
-  const segments = run.segments.slice(first - run.segments[0]!.number)
-  const to = segments.reduce((latest, { times }) => Math.max(latest, times?.last ?? 0), 0)
+  const index = first - run.segments[0]!.number
   const from = timeOf(baseBackup.finishedAt)
-  return { baseBackup, segments, from, to: Math.max(from, to) }
+  return { baseBackup, run, first: index, from, to: Math.max(from, latestOf(run)[index]!) }
 }
 
-const reaches = (catalogue: Catalogue): Reach[] =>
-  catalogue.baseBackups.flatMap(baseBackup => reachOf(catalogue, baseBackup) ?? [])
+/** For each segment the latest end of a transaction in it and those after it. */
+function latestEnds({ segments }: WalRun): number[] {
+  const latest = segments.map(({ times }) => times?.last ?? 0)
+  for (let at = latest.length - 2; at >= 0; at--) latest[at] = Math.max(latest[at]!, latest[at + 1]!)
+  return latest
+}
+
+/** An archive of years has thousands of base backups and a million segments, and one request asks several times. */
+const known = new WeakMap<Catalogue, Reach[]>()
+
+function reaches(catalogue: Catalogue): readonly Reach[] {
+  const before = known.get(catalogue)
+  if (before) return before
+  const latest = new Map(catalogue.runs.map(run => [run, latestEnds(run)]))
+  const found = catalogue.baseBackups.flatMap(
+    baseBackup => reachOf(catalogue.runs, run => latest.get(run)!, baseBackup) ?? [],
+  )
+  known.set(catalogue, found)
+  return found
+}
 
 /** By time, without overlaps. */
 export function recoveryWindows(catalogue: Catalogue): RecoveryWindow[] {
@@ -166,10 +188,11 @@ export function planRecovery(catalogue: Catalogue, target: string, now = Date.no
     throw new UnreachableTarget('invalid_target', 'The time must be ISO 8601 with an offset.', windows)
   const reach = reaches(catalogue).findLast(({ from, to }) => from <= time && time < to)
   if (!reach) throw unreachable(catalogue, time, now, windows)
-  const { baseBackup } = reach
+  const { baseBackup, run, first } = reach
   const end = segmentAt(parseLsn(baseBackup.endLsn))
-  const last = reach.segments.findIndex(({ number, times }) => number >= end && (times?.last ?? 0) > time)
-  return planOf(catalogue, reach, reach.segments.slice(0, last + 1), formatTime(time))
+  const isLast = ({ number, times }: StoredSegment) => number >= end && (times?.last ?? 0) > time
+  const last = run.segments.findIndex((segment, at) => at >= first && isLast(segment))
+  return planOf(catalogue, reach, run.segments.slice(first, last + 1), formatTime(time))
 }
 
 /**
@@ -183,7 +206,7 @@ export function planLatest(catalogue: Catalogue): RecoveryPlan {
   const reach = usable.findLast(({ to }) => to === latest)
   if (!reach)
     throw new UnreachableTarget('target_outside_window', 'There is no base backup with its WAL.', windows)
-  return planOf(catalogue, reach, reach.segments, undefined)
+  return planOf(catalogue, reach, reach.run.segments.slice(reach.first), undefined)
 }
 
 function planOf(
@@ -239,8 +262,7 @@ function unreachable(
 export function needsBaseBackup(catalogue: Catalogue, timeline: number, notBefore: string): boolean {
   const latest = reaches(catalogue).findLast(({ baseBackup }) => baseBackup.timeline === timeline)
   if (!latest || latest.from < timeOf(notBefore)) return true
-  const run = catalogue.runs.findLast(each => each.timeline === timeline)
-  return latest.segments.at(-1) !== run?.segments.at(-1)
+  return latest.run !== catalogue.runs.findLast(each => each.timeline === timeline)
 }
 
 /**
@@ -253,12 +275,14 @@ export async function pruneArchive(store: ArchiveStore, keepSince: string): Prom
   const newest = usable.at(-1)
   if (!newest) return
   const limit = timeOf(keepSince)
+  const lastBefore = new Map<number, number>()
+  usable.forEach(({ baseBackup, from }, at) => {
+    if (from <= limit) lastBefore.set(baseBackup.timeline, at)
+  })
   const oldest = new Map<number, number>()
   usable.forEach((reach, at) => {
     const { timeline } = reach.baseBackup
-    const isReplaced = usable
-      .slice(at + 1)
-      .some(next => next.baseBackup.timeline === timeline && next.from <= limit)
+    const isReplaced = at < (lastBefore.get(timeline) ?? 0)
     const isNeeded = !isReplaced && (reach.to > limit || reach === newest)
     if (isNeeded && !oldest.has(timeline)) oldest.set(timeline, reach.from)
   })
