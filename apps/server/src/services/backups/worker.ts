@@ -3,7 +3,6 @@
 import { removeArchive } from '#src/archive/archive.ts'
 import { createTaskLeases, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
 import type { Log } from '#src/kernel/log.ts'
-import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
@@ -13,10 +12,10 @@ import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { whileDiskHasSpace } from './disk-reserve.ts'
 import { makeBackup } from './make-backup.ts'
 import { makeProject, type NewProjectDeps } from './new-project.ts'
+import { planTasks } from './plan-tasks.ts'
 import { Interrupted, isOutside, reasonOf } from './reason.ts'
 import { type Limit, restoreBackup, undoRestore } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
-import { usualSettings } from './service.ts'
 import * as store from './store.ts'
 import { guardTask, type TaskGuard } from './task-guard.ts'
 import { longestMs } from './time-limit.ts'
@@ -59,26 +58,6 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
 
   /** Those that run here. */
   const verifying = new Set<string>()
-
-  /** Tasks for backups and verifications that are due. A verification gives way to a backup. */
-  async function plan(): Promise<void> {
-    const begun: string[] = []
-    await control.transaction(async session => {
-      for (const { project_id: projectId } of await store.takeDue(session, bounds.all)) {
-        const backupId = orderedUuid()
-        await store.insertBackup(session, backupId, projectId, 'scheduled')
-        const task = { id: orderedUuid(), projectId, kind: 'backup' as const, backupId }
-        if (await store.insertTask(session, task)) begun.push(projectId)
-        // Another task of the project has begun meanwhile.
-        else await store.deleteNewBackup(session, backupId)
-      }
-      const { verify_interval_minutes: usualMinutes } = usualSettings
-      const unverified = await store.listDueVerifications(session, bounds.all, usualMinutes)
-      for (const { project_id: projectId, backup_id: backupId } of unverified)
-        await store.insertTask(session, { id: orderedUuid(), projectId, kind: 'verification', backupId })
-    })
-    for (const projectId of begun) worker.abort(projectId, new Error('a scheduled backup begins'))
-  }
 
   /** A restore is recorded in the transaction that exchanges the databases. */
   async function restore(
@@ -209,7 +188,8 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       pollMs: 10_000,
       graceMs: 1000,
       async claim(room) {
-        await plan()
+        const begun = await planTasks(control, bounds.all)
+        for (const projectId of begun) worker.abort(projectId, new Error('a scheduled backup begins'))
         const full = fullOf(room.places)
         return store.claimTasks(
           control,
