@@ -3,8 +3,11 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { createRetention } from '#src/services/backups/retention.ts'
 import { insertBackup, insertTask } from '#src/services/backups/store.ts'
 import { deleteBackup } from '#src/services/backups/upkeep-store.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
@@ -130,6 +133,36 @@ test('backups: retention does not remove a backup whose task begins at the same 
   assert.equal((await project.verify(backupId)).verify_error, null)
   assert.equal(await deleteBackup(control, backupId), true)
   assert.equal(await insertTask(control, task), false, 'of a backup that was removed')
+})
+
+test('backups: one that begins while files are removed has the bytes of all its files', async t => {
+  const project = await backedUpProject(platform)
+  const { control } = platform.app
+  await project.backups.configure({ params: { id: project.id }, body: { verify_enabled: false } })
+  await project.sql(`insert into storage.buckets (id, name) values ('papers', 'papers')`)
+  await upload(project, 'shared')
+  const { id: removed } = await project.backUp()
+  assert.equal(await deleteBackup(control, removed), true)
+  const pieces = await openDirectoryPieces(join(platform.config.dataDir, 'backups'))
+  let begun: string | undefined
+  const retention = createRetention(control, {
+    ...pieces,
+    async remove(names) {
+      if (names.some(name => /^[^/]+\/[0-9a-f-]{36}\.0$/.test(name))) {
+        begun ??= (await project.backups.create({ params: { id: project.id } })).id
+        // Without waiting for the removal, it would end meanwhile.
+        const isOver = async () =>
+          (await listed(project)).find(({ id }) => id === begun)?.status !== 'running'
+        for (const until = performance.now() + 2000; performance.now() < until && !(await isOver()); )
+          await sleep(20)
+      }
+      await pieces.remove(names)
+    },
+  })
+  await retention.sweep(t.signal)
+  assert.ok(begun)
+  assert.equal((await project.ended(begun)).error, null)
+  assert.equal((await project.verify(begun)).verify_error, null)
 })
 
 test('backups: the sweep removes what no backup needs, also of earlier attempts and of failed ones', async () => {

@@ -1,4 +1,5 @@
 // Makes a backup of a project: its database, what services store about it in the control database, and its files.
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ArchiveName, type ArchiveWriter, writeArchive } from '#src/archive/archive.ts'
 import { readLines, writeLines } from '#src/archive/json-lines.ts'
 import type { ArchivedFile, Manifest } from '#src/archive/manifest.ts'
@@ -23,18 +24,30 @@ export interface BackupDeps extends FileStores {
 /** A file was removed after the snapshot was taken. */
 class FilesChanged extends Error {}
 const attempts = 3
+const pollMs = 200
 
 export async function makeBackup(
   deps: BackupDeps,
   name: ArchiveName,
   watching: Watching,
 ): Promise<store.DoneBackup> {
+  await untilFilesAreRemoved(deps, name.project, watching.signal)
   for (let attempt = 1; ; attempt++)
     try {
       return await attemptBackup(deps, name, watching)
     } catch (error) {
       if (!(error instanceof FilesChanged) || attempt === attempts) throw error
     }
+}
+
+/** From then on the removal of files notices that this backup is being made. */
+async function untilFilesAreRemoved(
+  { control }: BackupDeps,
+  project: string,
+  signal: AbortSignal,
+): Promise<void> {
+  while (!(await control.transaction(session => store.tryHoldFiles(session, project))))
+    await sleep(pollMs, undefined, { signal })
 }
 
 async function attemptBackup(

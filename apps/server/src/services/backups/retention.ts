@@ -32,13 +32,25 @@ export function createRetention(control: Database, backups: Pieces) {
     await removeFiles(project)
   }
 
-  async function removeFiles(project: string): Promise<void> {
-    for (;;) {
-      const files = await upkeep.takeUnneededFiles(control, project, filesAtOnce)
-      await backups.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
-      if (files.length < filesAtOnce) return
-    }
-  }
+  /**
+   * A backup that begins meanwhile waits: it would find a version that is about to be removed in the list of those that the
+   * store has, or copy it just before. Does nothing if one is being made. The next sweep comes back.
+   */
+  const whileNoneIsMade = (project: string, work: () => Promise<void>): Promise<void> =>
+    control.transaction(async session => {
+      if (!(await store.tryHoldFiles(session, project))) return
+      if (!(await store.isBeingBackedUp(session, project))) await work()
+    })
+
+  /** Their rows are deleted first, because a version that is noted must be there. */
+  const removeFiles = (project: string): Promise<void> =>
+    whileNoneIsMade(project, async () => {
+      for (;;) {
+        const files = await upkeep.takeUnneededFiles(control, project, filesAtOnce)
+        await backups.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
+        if (files.length < filesAtOnce) return
+      }
+    })
 
   async function removeStray(project: string, found: readonly PieceFound[]): Promise<void> {
     const archives = new Map<string, string[]>()
@@ -50,10 +62,13 @@ export function createRetention(control: Database, backups: Pieces) {
       names.set(id, [...(names.get(id) ?? []), name])
     }
     const kept = await upkeep.listKept(control, [...archives.keys()])
-    const noted = await store.listNotedFiles(control, project, [...versions.keys()])
     for (const [id, names] of archives)
       await backups.remove(kept.has(id) ? names.filter(isOfOther(kept.get(id))) : names)
-    for (const [version, stray] of versions) if (!noted.has(version)) await backups.remove(stray)
+    if (versions.size === 0) return
+    await whileNoneIsMade(project, async () => {
+      const noted = await store.listNotedFiles(control, project, [...versions.keys()])
+      for (const [version, stray] of versions) if (!noted.has(version)) await backups.remove(stray)
+    })
   }
 
   return {

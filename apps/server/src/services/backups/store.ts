@@ -346,6 +346,20 @@ export const findManifest = async (session: Session, id: string) =>
 
 // Files
 
+/**
+ * Until the end of the transaction no backup of the project begins to copy files. False if one begins now, or files are
+ * being removed.
+ */
+export const tryHoldFiles = async (session: Session, projectId: string) =>
+  (await session.row<{ isHeld: boolean }>(sql`
+    select pg_try_advisory_xact_lock(hashtextextended('backup files of ' || ${projectId}, 0)) as "isHeld"`))!
+    .isHeld
+
+export const isBeingBackedUp = async (session: Session, projectId: string) =>
+  (await session.row(
+    sql`select from backups where project_id = ${projectId} and status = 'running' limit 1`,
+  )) !== undefined
+
 /** The time of the backup never leaves SQL: read as a Date it would lose its microseconds. */
 export const noteFiles = (
   control: Session,
