@@ -52,11 +52,15 @@ export function openBackups(deps: BackupsDeps): Opened<BackupsService> {
   /** Drops the states before restores that cannot be undone any more. */
   async function forgetStates(): Promise<void> {
     for (const { id, ref } of await listOver(control)) {
-      await control.transaction(async session => {
+      const forgotten = control.transaction(async session => {
         if (!(await holdOver(session, id))) return
         await drop(beforeOf(ref))
         await forgetUndo(session, id)
       })
+      // The others must not be kept because of this one.
+      await forgotten.catch(error =>
+        log.warn({ err: error, restore: id }, 'could not drop the state before a restore; will retry'),
+      )
     }
   }
   const chores = [

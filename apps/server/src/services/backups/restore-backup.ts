@@ -142,7 +142,8 @@ export async function undoRestore(
   const project = await store.findProject(control, projectId)
   if (!project) throw new Error('the project was deleted')
   const isUndone = restore.status === 'undone'
-  if (!isUndone && (restore.status !== 'done' || restore.undo_until === null)) return
+  if (!isUndone && (restore.status !== 'done' || restore.undo_until === null))
+    throw new Error('the state before the restore is not kept any more')
   const archive = await openArchive(deps, projectId, restore.before_backup_id!)
   const database = restoredOf(project.ref)
   // Files that only the state before had may have been removed.

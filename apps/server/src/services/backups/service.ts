@@ -174,7 +174,9 @@ export function backupsService(deps: BackupsDeps) {
     async undo(projectId: string, restoreId: string): Promise<{ restore: Restore }> {
       const { id } = await owner.tenant(projectId)
       const restore = (await restores.findRestore(control, id, restoreId)) ?? throwNoRestore()
-      if (restore.status !== 'done' || restore.undo_until === null)
+      // The chore that forgets states before restores comes once an hour.
+      const isOver = restore.undo_until === null || Date.parse(restore.undo_until) <= Date.now()
+      if (restore.status !== 'done' || isOver)
         throw new Refusal('restore_not_undoable', 'Only the last restore can be undone, within 24 hours', {
           hint:
             restore.before_backup_id === null
