@@ -17,7 +17,7 @@ export async function insertKept(
       join projects p on p.id = ${project}
      where g.total + (select coalesce(sum(k.size), 0) from kept_files k where k.project_id = p.id)
              <= coalesce((p.quotas ->> 'max_storage_size_mb')::float8, ${defaultMegabytes}) * 1048576
-    on conflict (project_id, version) do update set size = excluded.size
+    on conflict (project_id, version) do update set size = excluded.size, removed_at = now()
     returning version`)
   return new Set(rows.map(({ version }) => version))
 }
