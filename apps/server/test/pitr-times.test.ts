@@ -143,6 +143,8 @@ test('pitr: with an external database the answer says what to use instead, and h
       [409, { error: { code: 'pitr_unavailable', message: reason } }],
     )
   }
+  const jobs = await platform.call('GET', `${path}/jobs`, { token })
+  assert.deepEqual([jobs.status, jobs.body.jobs, jobs.body.total], [200, [], 0])
   const { body } = await platform.call('GET', '/api/v1/health/services', { token })
   assert.ok(body.warnings.some((each: string) => each.startsWith('PLATFORM_PITR is on, but has no effect')))
   await platform.stop()
