@@ -41,13 +41,20 @@ export function createRequestHolds(): RequestHolds {
 
   function startAll(ref: string, held: (() => Promise<unknown>)[]): void {
     starting.add(ref)
+    let isOver = false
     const startNext = () => {
       const next = held.shift()
       if (next) return void next().then(startNext, startNext)
-      clearInterval(pace)
+      if (isOver) return
+      isOver = true
+      clearTimeout(timer)
       starting.delete(ref)
     }
-    const pace = setInterval(startNext, paceMs)
+    const startPaced = () => {
+      timer = setTimeout(startPaced, paceMs)
+      startNext()
+    }
+    let timer = setTimeout(startPaced, paceMs)
     for (let started = 0; started < startedAtOnce; started++) startNext()
   }
 

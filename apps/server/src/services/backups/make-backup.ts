@@ -11,6 +11,7 @@ import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { version } from '#src/kernel/version.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
 import type { DatabaseReader, ProjectFile } from '#src/tenancy/project-data.ts'
+import { tryHoldFiles } from './files-store.ts'
 import { bytesOf } from './space.ts'
 import * as store from './store.ts'
 import { type CopiedFiles, copyFiles, type FileStores, onlyReferred } from './stored-files.ts'
@@ -46,7 +47,7 @@ async function untilFilesAreRemoved(
   project: string,
   signal: AbortSignal,
 ): Promise<void> {
-  while (!(await control.transaction(session => store.tryHoldFiles(session, project))))
+  while (!(await control.transaction(session => tryHoldFiles(session, project))))
     await sleep(pollMs, undefined, { signal })
 }
 

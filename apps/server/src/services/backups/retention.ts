@@ -7,8 +7,8 @@ import type { PieceFound, Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
 import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
+import * as files from './files-store.ts'
 import { usualDays } from './service.ts'
-import * as store from './store.ts'
 import * as upkeep from './upkeep-store.ts'
 
 const batch = 100
@@ -38,17 +38,17 @@ export function createRetention(control: Database, backups: Pieces) {
    */
   const whileNoneIsMade = (project: string, work: () => Promise<void>): Promise<void> =>
     control.transaction(async session => {
-      if (!(await store.tryHoldFiles(session, project))) return
-      if (!(await store.isBeingBackedUp(session, project))) await work()
+      if (!(await files.tryHoldFiles(session, project))) return
+      if (!(await files.isBeingBackedUp(session, project))) await work()
     })
 
   /** Their rows are deleted first, because a version that is noted must be there. */
   const removeFiles = (project: string): Promise<void> =>
     whileNoneIsMade(project, async () => {
       for (;;) {
-        const files = await upkeep.takeUnneededFiles(control, project, filesAtOnce)
-        await backups.remove(files.flatMap(({ version, size }) => pieceNames(project, version, size)))
-        if (files.length < filesAtOnce) return
+        const unneeded = await files.takeUnneededFiles(control, project, filesAtOnce)
+        await backups.remove(unneeded.flatMap(({ version, size }) => pieceNames(project, version, size)))
+        if (unneeded.length < filesAtOnce) return
       }
     })
 
@@ -66,7 +66,7 @@ export function createRetention(control: Database, backups: Pieces) {
       await backups.remove(kept.has(id) ? names.filter(isOfOther(kept.get(id))) : names)
     if (versions.size === 0) return
     await whileNoneIsMade(project, async () => {
-      const noted = await store.listNotedFiles(control, project, [...versions.keys()])
+      const noted = await files.listNotedFiles(control, project, [...versions.keys()])
       for (const [version, stray] of versions) if (!noted.has(version)) await backups.remove(stray)
     })
   }

@@ -13,7 +13,7 @@ import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { DatabaseReader, ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
-import { listCopied, noteDamaged, noteFiles } from './store.ts'
+import { listCopied, noteDamaged, noteFiles } from './files-store.ts'
 
 export interface FileStores {
   control: Database

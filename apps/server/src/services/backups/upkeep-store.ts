@@ -27,18 +27,6 @@ export const listExpired = (control: Database, usualDays: number, limit: number)
          select from restores x where x.before_backup_id = r.id and (x.status = 'running' or x.undo_until is not null)))
      order by created_at limit ${limit}`)
 
-/** Files that no backup contains any more. None while one is being made, which may have found them in the store. */
-export const takeUnneededFiles = async (session: Session, projectId: string, limit: number) =>
-  (
-    await session.rows<{ version: string; size: string }>(sql`
-      delete from backup_files where (project_id, version) in (
-        select f.project_id, f.version from backup_files f
-         where f.project_id = ${projectId} and not exists (
-           select from backups b where b.project_id = f.project_id and (b.status = 'running' or b.created_at between f.first_at and f.last_at))
-         limit ${limit})
-      returning version, size::text as size`)
-  ).map(({ version, size }) => ({ version, size: Number(size) }))
-
 /**
  * Backups that nothing will end, because a crash has left them without a task. One before a restore can be made without a task,
  * and ends with the restore.

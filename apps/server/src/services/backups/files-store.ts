@@ -1,0 +1,79 @@
+// The files that backups have in common, and which of them the store has.
+import type { Session } from '#src/kernel/postgres/database.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
+
+/**
+ * Until the end of the transaction no backup of the project begins to copy files. False if one begins now, or files are
+ * being removed.
+ */
+export const tryHoldFiles = async (session: Session, projectId: string) =>
+  (await session.row<{ isHeld: boolean }>(sql`
+    select pg_try_advisory_xact_lock(hashtextextended('backup files of ' || ${projectId}, 0)) as "isHeld"`))!
+    .isHeld
+
+export const isBeingBackedUp = async (session: Session, projectId: string) =>
+  (await session.row(
+    sql`select from backups where project_id = ${projectId} and status = 'running' limit 1`,
+  )) !== undefined
+
+/** The time of the backup never leaves SQL: read as a Date it would lose its microseconds. */
+export const noteFiles = (
+  control: Session,
+  backupId: string,
+  files: readonly { version: string; size: number }[],
+) =>
+  control.run(sql`
+    insert into backup_files as f (project_id, version, size, first_at, last_at)
+    select b.project_id, g.version, g.size, b.created_at, b.created_at
+      from backups b, json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
+     where b.id = ${backupId}
+    on conflict (project_id, version) do update set
+      size = excluded.size, damaged_at = null, first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
+
+/**
+ * Of these files, the versions that the store has, as far as is known. A version with another size was copied before its
+ * upload had ended.
+ */
+export const listCopied = async (
+  control: Session,
+  projectId: string,
+  files: readonly { version: string; size: number }[],
+) =>
+  new Set(
+    (
+      await control.rows<{ version: string }>(sql`
+        select f.version from backup_files f
+          join json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint) using (version, size)
+         where f.project_id = ${projectId} and f.damaged_at is null`)
+    ).map(({ version }) => version),
+  )
+
+/** The next backup of the project copies the file again. */
+export const noteDamaged = (
+  control: Session,
+  projectId: string,
+  { version, size }: { version: string; size: number },
+) =>
+  control.run(sql`
+    update backup_files set damaged_at = clock_timestamp()
+     where project_id = ${projectId} and version = ${version} and size = ${size} and damaged_at is null`)
+
+export const listNotedFiles = async (control: Session, projectId: string, versions: readonly string[]) =>
+  new Set(
+    (
+      await control.rows<{ version: string }>(sql`
+        select version from backup_files where project_id = ${projectId} and version = any(${versions}::uuid[])`)
+    ).map(({ version }) => version),
+  )
+
+/** Files that no backup contains any more. None while one is being made, which may have found them in the store. */
+export const takeUnneededFiles = async (session: Session, projectId: string, limit: number) =>
+  (
+    await session.rows<{ version: string; size: string }>(sql`
+      delete from backup_files where (project_id, version) in (
+        select f.project_id, f.version from backup_files f
+         where f.project_id = ${projectId} and not exists (
+           select from backups b where b.project_id = f.project_id and (b.status = 'running' or b.created_at between f.first_at and f.last_at))
+         limit ${limit})
+      returning version, size::text as size`)
+  ).map(({ version, size }) => ({ version, size: Number(size) }))
