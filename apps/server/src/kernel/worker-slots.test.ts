@@ -90,6 +90,25 @@ test('one claim gives slow projects no more places than they share', () => {
   )
 })
 
+test('places that slow projects do not use are handed on to others, each of which is asked once', () => {
+  const { startAll, slots, pass } = stage()
+  const slow = named('slow', 60)
+  for (const some of [slow.slice(0, 25), slow.slice(25, 50), slow.slice(50)]) {
+    const jobs = startAll(some)
+    pass(10_000)
+    for (const job of jobs) slots.end(job)
+  }
+  const given = () => slow.filter(projectId => slots.room().places.get(projectId) !== 0)
+  const asked = new Set<string>()
+  const rounds = [given()]
+  while (slots.handOn(asked)) rounds.push(given())
+  assert.deepEqual(
+    rounds.map(({ length }) => length),
+    [25, 25, 25],
+  )
+  assert.deepEqual([...new Set(rounds.flat())].sort(), [...slow].sort())
+})
+
 test('without bounds for slow projects, every running job counts', () => {
   const slots = createSlots({ all: 3, perProject: 2 }, () => 0)
   const jobs = ['a', 'a', 'b'].map((project_id, at) => ({ id: String(at), project_id }))

@@ -39,6 +39,11 @@ export interface Room {
 
 export interface Slots {
   room(): Room
+  /**
+   * Hands places that slow projects did not use in the last claim to others that were not asked yet. False if nobody is
+   * left. The asked ones are added to the set.
+   */
+  handOn(asked: Set<string>): boolean
   /** Milliseconds until a running job becomes slow, which changes the room. Infinite if none will. */
   nextChangeMs(): number
   start(job: Job): void
@@ -80,11 +85,16 @@ export function createSlots(
     )
   }
 
+  function countRunning(): Map<string, number> {
+    const counts = new Map<string, number>()
+    for (const { projectId } of running.values()) counts.set(projectId, (counts.get(projectId) ?? 0) + 1)
+    return counts
+  }
+
   return {
     room() {
       rememberSlow()
-      const counts = new Map<string, number>()
-      for (const { projectId } of running.values()) counts.set(projectId, (counts.get(projectId) ?? 0) + 1)
+      const counts = countRunning()
       const places = new Map(
         [...counts].map(([projectId, count]) => [projectId, Math.max(0, perProject - count)]),
       )
@@ -92,6 +102,18 @@ export function createSlots(
       const prompt = [...running.values()].filter(job => !isSlow(job)).length
       const jobs = Math.min(all - running.size, slow ? slow.prompt - prompt : all)
       return { jobs: Math.max(0, jobs), perProject, places }
+    },
+    handOn(asked) {
+      if (!slow) return false
+      const withPlace = () =>
+        [...placesOfSlow(slow, countRunning())].filter(([, places]) => places > 0).map(([id]) => id)
+      for (const projectId of withPlace()) {
+        asked.add(projectId)
+        const until = slowUntil.get(projectId)!
+        slowUntil.delete(projectId)
+        slowUntil.set(projectId, until)
+      }
+      return withPlace().some(projectId => !asked.has(projectId))
     },
     nextChangeMs: () =>
       slow

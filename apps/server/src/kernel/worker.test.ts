@@ -308,3 +308,20 @@ test('leases of running jobs are extended until their outcome is recorded', asyn
   assert.equal(extended.length, count)
   await worker.close()
 })
+
+test('a slow project runs at once if the other slow ones, which share its places, have nothing to do', async () => {
+  const { waiting, done, work } = queueOf(0)
+  const claim = async ({ jobs, perProject, places }: Room) => {
+    const at = jobs === 0 ? -1 : waiting.findIndex(each => (places.get(each.project_id) ?? perProject) > 0)
+    return at === -1 ? [] : waiting.splice(at, 1)
+  }
+  const slow = { afterMs: 0, forMs: never, prompt: 2, shared: 1, perProject: 1 }
+  const worker = startWorker({ ...work, claim, bounds: { all: 4, perProject: 1, slow } }, log)
+  const names = ['a', 'b', 'c', 'd', 'c', 'a', 'd', 'b']
+  for (const [id, projectId] of names.entries()) {
+    waiting.push(jobOf(id, projectId))
+    worker.wake()
+    await until(() => done.length === id + 1)
+  }
+  await worker.close()
+})

@@ -40,6 +40,8 @@ export interface Worker {
 }
 
 const backOff = { firstMs: 500, longestMs: 30_000 }
+/** How often one round of claims hands on places that slow projects did not use. The next round continues. */
+const mostHandedOn = 8
 /** A due job that cannot be claimed, because another node is claiming it, must not make the worker poll continuously. */
 const shortestPauseMs = 250
 
@@ -88,6 +90,8 @@ export function startWorker<J extends Job, Outcome>(work: Work<J, Outcome>, log:
   /** Claims while there is room, and returns how long to wait. A job that ends wakes the worker. */
   async function fill(): Promise<number> {
     isWoken = false
+    const asked = new Set<string>()
+    let handedOn = 0
     try {
       for (let room = roomNow(); !isClosed && room.jobs > 0; room = roomNow()) {
         const jobs = await work.claim(room)
@@ -95,7 +99,7 @@ export function startWorker<J extends Job, Outcome>(work: Work<J, Outcome>, log:
         for (const job of jobs) start(job)
         if (jobs.length === room.jobs) for (const { project_id } of jobs) hadTurn.add(project_id)
         else if (hadTurn.size > 0) hadTurn.clear()
-        else return await pauseUntilDue()
+        else if (handedOn++ >= mostHandedOn || !slots.handOn(asked)) return await pauseUntilDue()
       }
       return Math.min(work.pollMs, slots.nextChangeMs())
     } catch (error) {
