@@ -23,7 +23,7 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
     try {
       const warnings = await eventually(async () => {
         const { body } = await looking.call('GET', '/health/services')
-        return hasLooked(body.warnings) && (body.warnings as string[])
+        return hasLooked(body.warnings) ? (body.warnings as string[]) : undefined
       }, 'the warnings in health')
       const metrics = await looking.call('GET', '/metrics', { token: platform.adminToken })
       const families = parseExposition(metrics.body)
@@ -53,8 +53,9 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
       update backup_settings set enabled = ${enabled}, next_run_at = now() + interval '1 day' where project_id = ${project.id}`)
     return project
   }
-  const isFailed = 'The newest backup of 1 projects has failed. Its error says why.'
-  const isOverdue = '1 projects have no backup within twice their interval. The list of backups says why.'
+  const failedWarning = 'The newest backup of 1 projects has failed. Its error says why.'
+  const overdueWarning =
+    '1 projects have no backup within twice their interval. The list of backups says why.'
 
   // Without a schedule nobody expects backups.
   await projectWith(30, false)
@@ -65,13 +66,13 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
     return backups.some(({ status }) => status === 'done')
   }, 'the first backup of the schedule')
   const healthy = await shown()
-  assert.ok(!healthy.warnings.includes(isFailed) && !healthy.warnings.includes(isOverdue))
+  assert.ok(!healthy.warnings.includes(failedWarning) && !healthy.warnings.includes(overdueWarning))
   assert.deepEqual([healthy.failed, healthy.overdue], [0, 0])
   assert.ok(healthy.age > 0 && healthy.age < daySeconds, String(healthy.age))
 
   const late = await projectWith(3, true)
   const { warnings, age, failed, overdue } = await shown()
-  assert.ok(warnings.includes(isFailed) && warnings.includes(isOverdue), JSON.stringify(warnings))
+  assert.ok(warnings.includes(failedWarning) && warnings.includes(overdueWarning), JSON.stringify(warnings))
   assert.deepEqual([failed, overdue], [1, 1])
   assert.ok(age >= 3 * daySeconds && age < 4 * daySeconds, String(age))
 
@@ -79,5 +80,5 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
   assert.equal(made.error, null)
   const again = await shown()
   assert.deepEqual([again.failed, again.overdue], [0, 0])
-  assert.ok(!again.warnings.includes(isFailed) && !again.warnings.includes(isOverdue))
+  assert.ok(!again.warnings.includes(failedWarning) && !again.warnings.includes(overdueWarning))
 })
