@@ -1,9 +1,11 @@
 // A restored copy that differs from its backup: a verification names what differs, and a restore fails.
 import assert from 'node:assert/strict'
 import { after, before, type TestContext, test } from 'node:test'
+import { analyze } from '#src/archive/database-store.ts'
 import { restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import { holdAt } from './backup-crash-steps.ts'
 import { CrashProject, stageOf } from './crash-project.ts'
+import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
 let platform: TestPlatform
@@ -59,8 +61,12 @@ const expected = [
 const named = (text: string | null | undefined) => text?.split('; ').sort()
 
 /** Without the triggers that the platform adds to new tables. */
-const change = (database: string, statements = contentChanges + schemaChanges) =>
-  platform.asSuperuser(database, session => session.script(`set event_triggers = off; ${statements}`))
+async function change(project: CrashProject, copy: string, statements = contentChanges + schemaChanges) {
+  // Autovacuum waits for the same lock, even before the copy is complete.
+  const analysing = `select from pg_stat_activity where datname = $1 and query = $2 and wait_event_type = 'Lock'`
+  await eventually(async () => (await project.look(analysing, [copy, analyze])).length > 0, 'the last step')
+  await platform.asSuperuser(copy, session => session.script(`set event_triggers = off; ${statements}`))
+}
 
 /** The only entry with this action. */
 async function auditedDetails(project: CrashProject, action: string): Promise<string> {
@@ -78,7 +84,7 @@ async function auditedDetails(project: CrashProject, action: string): Promise<st
 test('backups: a verification names everything that differs, in the list and in the audit log', async t => {
   const project = await newProject(t)
   const lock = await holdAt(project, 'verification: the copy is analysed')
-  await change(verifyOf(project.ref))
+  await change(project, verifyOf(project.ref))
   await lock.release()
   await project.untilIdle()
   const { verify_error: error, verified_at: at } = await project.backup(project.backupId)
@@ -99,7 +105,7 @@ test('backups: a verification names ten differences and counts the others', asyn
   const project = await newProject(t)
   const lock = await holdAt(project, 'verification: the copy is analysed')
   const tables = Array.from({ length: 12 }, (_, index) => `create table public.extra_${index} (id int)`)
-  await change(verifyOf(project.ref), tables.join(';'))
+  await change(project, verifyOf(project.ref), tables.join(';'))
   await lock.release()
   await project.untilIdle()
   const { verify_error: error } = await project.backup(project.backupId)
@@ -119,7 +125,7 @@ test('restore: it fails if the copy differs, names everything that does, and lea
     update notes set note = 'live';
     select setval('numbers', 700)`)
   const lock = await holdAt(project, 'restore: the copy is analysed')
-  await change(restoredOf(project.ref))
+  await change(project, restoredOf(project.ref))
   await lock.release()
   await project.untilIdle()
   const restore = await project.lastRestore()
