@@ -1,9 +1,8 @@
 // Branches, and the tasks that create and reset them.
 import type { Branch, BranchMethod } from '@plinth/contract/branches.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
-import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
-import type { DatabaseReader } from '#src/tenancy/project-data.ts'
 import { replacedOf, resetOf } from '#src/tenancy/provision.ts'
 
 export type BranchRow = Omit<Branch, 'api_url' | 'size_bytes'> & { ref: string }
@@ -101,6 +100,7 @@ export interface Task {
   branch_id: string
   kind: 'create' | 'reset'
   attempts: number
+  claimed_at: string
 }
 
 /** False if the branch has a task already. */
@@ -149,7 +149,7 @@ export const claimTasks = (
             select from (select * from branch_tasks t where ${isBusy}) o
              where o.parent_id = t.parent_id and (o.created_at, o.id) < (t.created_at, t.id))
         order by t.created_at limit ${limit} for update skip locked)
-    returning id, parent_id as project_id, branch_id, kind, attempts`)
+    returning id, parent_id as project_id, branch_id, kind, attempts, now() as claimed_at`)
 
 export const nextDueMs = async (control: Session, busyParents: readonly string[]) =>
   (
@@ -176,6 +176,16 @@ export const keepForFiles = async (session: Session, { id, attempts }: Task, pau
   (await session.run(sql`
     update branch_tasks set is_cancelled = true, progress = null, leased_until = now() + make_interval(secs => ${pauseSeconds})
      where id = ${id} and attempts = ${attempts}`)) === 1
+
+/** For a task that the stop of Postgres has interrupted. It is begun again soon. */
+export const postponeTask = (control: Session, { id, attempts }: Task, pauseSeconds: number) =>
+  control.run(sql`
+    update branch_tasks set leased_until = now() + make_interval(secs => ${pauseSeconds}), progress = null
+     where id = ${id} and attempts = ${attempts}`)
+
+/** Whether Postgres was started after this time. */
+export const hasRestarted = async (control: Session, since: string) =>
+  (await control.row(sql`select where pg_postmaster_start_time() > ${since}::timestamptz`)) !== undefined
 
 /** For a task that was interrupted, or on which another node works. */
 export const releaseTask = (control: Session, { id, attempts }: Task, pauseSeconds: number) =>
@@ -250,8 +260,3 @@ export const listWithCopies = (session: Session) =>
 
 export const hasTask = async (session: Session, id: string) =>
   (await session.row(sql`select from branch_tasks where branch_id = ${id}`)) !== undefined
-
-/** For a session that takes parameters. */
-export const readerOf = (session: Session): DatabaseReader => ({
-  rows: statement => session.rows(raw(statement)),
-})

@@ -2,6 +2,7 @@
 import { createTaskLeases, leaseSeconds } from '#src/archive/task-leases-store.ts'
 import { startChore } from '#src/kernel/chores.ts'
 import { withClient } from '#src/kernel/postgres/database.ts'
+import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 import { tryFilesLock } from '#src/tenancy/files-lock.ts'
@@ -12,7 +13,11 @@ import { reasonOf } from './reason.ts'
 import * as store from './store.ts'
 
 /** Without an error, the branch has its new state or was deleted, and both are recorded. */
-type Outcome = { kind: 'stopped' } | { kind: 'ended'; error?: string; hasFiles?: boolean }
+type Outcome =
+  | { kind: 'stopped' }
+  /** Postgres has stopped. The task is begun again. */
+  | { kind: 'interrupted' }
+  | { kind: 'ended'; error?: string; hasFiles?: boolean }
 
 /** Functions of tenants may take long while rows are restored. Such projects share one place. */
 const bounds = {
@@ -75,7 +80,8 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
   async function run(task: store.Task, signal: AbortSignal): Promise<void> {
     const branch = await store.findTaskBranch(control, task.branch_id)
     if (!branch || !(await store.isWanted(control, task))) throw new NotWanted('the branch was deleted')
-    if (task.attempts > maxAttempts) throw new Error(`the platform stopped ${maxAttempts} times meanwhile`)
+    if (task.attempts > maxAttempts)
+      throw new Error(`the platform or its database stopped ${maxAttempts} times meanwhile`)
     const work = (within: AbortSignal) => {
       const watched = watching(task, within)
       return task.kind === 'create'
@@ -102,21 +108,33 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
       return { kind: 'ended' }
     } catch (error) {
       if (signal.aborted || error instanceof MadeElsewhere) return { kind: 'stopped' }
+      if (isOutage(error)) return { kind: 'interrupted' }
+      return outcomeOf(task, error)
+    }
+  }
+
+  async function outcomeOf(task: store.Task, error: unknown): Promise<Outcome> {
+    try {
       if (await store.isElsewhere(control, task)) return { kind: 'stopped' }
       if (error instanceof NotWanted) return { kind: 'ended' }
       if (!(await store.isWanted(control, task))) {
         log.warn({ err: error, project: task.branch_id }, 'something failed after a branch was made')
         return { kind: 'ended' }
       }
+      if (task.attempts <= maxAttempts && (await store.hasRestarted(control, task.claimed_at)))
+        return { kind: 'interrupted' }
       log.error({ err: error, project: task.branch_id, task: task.kind }, 'a branch could not be made')
       await dropUnfinished(task)
       return { kind: 'ended', error: reasonOf(error) }
+    } catch (outage) {
+      if (isOutage(outage)) return { kind: 'interrupted' }
+      throw outage
     }
   }
 
   async function act(task: store.Task, signal: AbortSignal): Promise<Outcome> {
     const outcome = await attempt(task, signal).finally(() => forget(task))
-    if (outcome.kind === 'stopped') return outcome
+    if (outcome.kind !== 'ended') return outcome
     try {
       await pieces.removeFolder(task.id)
       return outcome
@@ -133,6 +151,7 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
 
   async function record(task: store.Task, outcome: Outcome): Promise<void> {
     if (outcome.kind === 'stopped') return void (await store.releaseTask(control, task, pauseSeconds))
+    if (outcome.kind === 'interrupted') return void (await store.postponeTask(control, task, pauseSeconds))
     const { error, hasFiles } = outcome
     await control.transaction(async session => {
       const isOurs = await (hasFiles
