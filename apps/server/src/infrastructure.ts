@@ -86,7 +86,7 @@ export async function openInfrastructure(
   const sealer = createSealer(deriveKey('sealed'))
   const backupPieces = await openBackupPieces(config, s3Timeouts)
   open.push(() => backupPieces.close())
-  const ofControl = controlBackups(backupPieces, deriveKey)
+  const ofControl = controlBackups(backupPieces, deriveKey, log)
   const backUp = backUpBeforeMigration(ofControl, deriveKey, config.dataDir)
   const cluster = await prepareCluster(server.address, server.control, backUp)
   const control = openDatabase(server.address, server.control, controlSettings, error =>

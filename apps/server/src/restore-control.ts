@@ -23,7 +23,8 @@ export async function restoreControlDatabase(config: Config, args: readonly stri
     throw new ConfigError('restore-control needs the id of a backup; without one it lists them.')
   const directory = lockDataDirectory(config.dataDir)
   try {
-    const database = await openDatabaseServer(config, directory, createLog('silent'))
+    const log = createLog('silent')
+    const database = await openDatabaseServer(config, directory, log)
     try {
       const { address, control } = database.server
       const deriveKey = keyring(database.controlPlaneSecret)
@@ -32,9 +33,9 @@ export async function restoreControlDatabase(config: Config, args: readonly stri
         await withClient(address, control, controlSettings, session => checkStoredSecret(session, deriveKey))
       const pieces = await openBackupPieces(config)
       try {
-        const backups = controlBackups(pieces, deriveKey)
-        if (id === undefined) return JSON.stringify({ backups: await backups.list() })
-        const kept = await replace(backups, id, { address, control, dataDir: config.dataDir })
+        const backups = controlBackups(pieces, deriveKey, log)
+        if (id === undefined) return JSON.stringify(await backups.list())
+        const kept = await replace(backups, id.toLowerCase(), { address, control, dataDir: config.dataDir })
         return JSON.stringify({ restored: id, kept_as: kept })
       } finally {
         await pieces.close()

@@ -85,7 +85,7 @@ async function compose(options: AppOptions, open: Closing[], serve: () => Promis
   const stage = waitingStage({
     control,
     cluster,
-    controlBackups: controlBackups(backupPieces, deriveKey),
+    controlBackups: controlBackups(backupPieces, deriveKey, log),
     provisioner,
     stores: {
       cluster,

@@ -6,6 +6,7 @@ import { after, afterEach, before, test } from 'node:test'
 import type { UpgradeAnswer, UpgradeManifest } from '@plinth/contract/upgrade.ts'
 import { controlBackups } from '#src/archive/control-backup.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
+import { createLog } from '#src/kernel/log.ts'
 import { openBackupPieces } from '#src/kernel/objects/open-pieces.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
@@ -347,11 +348,11 @@ test('upgrade: the backup of the control database that the last upgrade names is
   assert.deepEqual(needed, [body.manifest.control_backup_id])
   const pieces = await openBackupPieces(here.config)
   try {
-    const backups = controlBackups(pieces, keyring(here.controlPlaneSecret))
+    const backups = controlBackups(pieces, keyring(here.controlPlaneSecret), createLog('silent'))
     const source = { address: here.address, database: here.control, dataDir: here.config.dataDir }
     const watching = { signal: new AbortController().signal, progress() {} }
     for (let count = 0; count < 6; count++) await backups.make(source, needed, watching)
-    const kept = (await backups.list()).map(({ id }) => id)
+    const kept = (await backups.list()).backups.map(({ id }) => id)
     assert.deepEqual([kept.length, kept.at(-1)], [6, needed[0]])
   } finally {
     await pieces.close()

@@ -1,5 +1,7 @@
 // The start on a data directory of an old release backs everything up first, and there is a way back.
 import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { connectAsSuperuser } from './data-dir.ts'
 import { eventually } from './eventually.ts'
@@ -22,6 +24,12 @@ async function query(dataDir: string, text: string, database?: string): Promise<
   await client.end()
   return rows
 }
+
+/** The files of a backup of the control database, the largest first. */
+const filesOf = (dataDir: string, backupId: string) =>
+  fs
+    .globSync(join(dataDir, `backups/c-*/*/${backupId}*`))
+    .sort((a, b) => fs.statSync(b).size - fs.statSync(a).size)
 
 test('start of a new release: every database is backed up before its migration, and can be restored', async () => {
   const dataDir = newDataDir('start')
@@ -62,10 +70,42 @@ test('start of a new release: every database is backed up before its migration, 
     assert.match(await failureOf({ dataDir, env: wrong, args }), /CONTROL_PLANE_SECRET is not the one/)
   const listing = launch({ dataDir, env, args: ['restore-control'] })
   assert.equal(await exitOf(listing), '0', listing.stderr)
-  const [stored] = JSON.parse(listing.stdout).backups
+  const { backups: listed, damaged } = JSON.parse(listing.stdout)
+  const [stored] = listed
   assert.equal(stored.id, manifest.control_backup_id)
+  assert.deepEqual(damaged, [])
   assert.ok(stored.bytes > 0 && stored.stored_bytes > 0)
   assert.match(await failureOf({ dataDir, env, args: ['restore-control', 'no-id'] }), /needs the id/)
+
+  const rows = filesOf(dataDir, stored.id).find(path => /-1-[1-9a-f][0-9a-f]*\.0$/.test(path))!
+  const intact = fs.readFileSync(rows)
+  fs.writeFileSync(
+    rows,
+    intact.map((byte, at) => (at === intact.length >> 1 ? byte ^ 1 : byte)),
+  )
+  const failure = await failureOf({ dataDir, env, args: ['restore-control', stored.id] })
+  assert.match(
+    failure,
+    new RegExp(`backup ${stored.id} of the control database is damaged .*restore another backup`),
+  )
+  fs.writeFileSync(rows, intact)
+  assert.match(await failureOf({ dataDir, env }), /newer release 99\.0\.0/, 'the database is as it was')
+  // A damaged index of another backup does not matter.
+  const lost = stored.id.replace(/^./, '1')
+  const [index] = filesOf(dataDir, stored.id).filter(path => path.endsWith('.c'))
+  const cut = join(index!, '../..', lost.slice(0, 2), basename(index!).replace(stored.id, lost))
+  fs.mkdirSync(join(cut, '..'))
+  fs.writeFileSync(cut, fs.readFileSync(index!).subarray(0, 100))
+  const listingAgain = launch({ dataDir, env, args: ['restore-control'] })
+  assert.equal(await exitOf(listingAgain), '0', listingAgain.stderr)
+  const found = JSON.parse(listingAgain.stdout)
+  assert.deepEqual(found.backups, [stored])
+  assert.deepEqual(
+    found.damaged.map(({ id }: { id: string }) => id),
+    [lost],
+  )
+  assert.match(await failureOf({ dataDir, env, args: ['restore-control', lost] }), /The index .* is damaged/)
+
   const restoring = launch({ dataDir, env, args: ['restore-control', stored.id] })
   assert.equal(await exitOf(restoring), '0', restoring.stderr)
   assert.deepEqual(JSON.parse(restoring.stdout), { restored: stored.id, kept_as: 'plinth_replaced' })

@@ -2,6 +2,7 @@
 import { upgradeApi } from '@plinth/contract/upgrade.ts'
 import type { ControlBackups } from '#src/archive/control-backup.ts'
 import type { Watching } from '#src/archive/write-database.ts'
+import { startChore } from '#src/kernel/chores.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { createAudit } from '#src/planes/management/audit.ts'
@@ -24,9 +25,10 @@ interface UpgradeDeps {
 }
 
 const retryMs = 2000
+const dayMs = 86_400_000
 
 export function openUpgrade(deps: UpgradeDeps): Service {
-  const { control, cluster, upgrades, takeSnapshot, log } = deps
+  const { control, cluster, upgrades, controlBackups, takeSnapshot, log } = deps
   const service = upgradeService({
     ...deps,
     hold: upgrades.hold,
@@ -38,6 +40,16 @@ export function openUpgrade(deps: UpgradeDeps): Service {
       return work(upgrades)
     },
   })
+
+  const sweeping = startChore(
+    {
+      name: 'upgrade: sweep backups of the control database',
+      everyMs: dayMs,
+      runsAtStart: true,
+      run: controlBackups.removeStray,
+    },
+    log,
+  )
 
   let retry: NodeJS.Timeout | undefined
   let beginning = Promise.resolve()
@@ -63,6 +75,7 @@ export function openUpgrade(deps: UpgradeDeps): Service {
     async close() {
       isClosing = true
       clearTimeout(retry)
+      await sweeping.stop()
       await beginning
       await service.close()
     },
