@@ -14,6 +14,7 @@ import { secretsData } from '#src/services/secrets/service.ts'
 import { storageData } from '#src/services/storage/project-data.ts'
 import { webhooksData } from '#src/services/webhooks/project-data.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
 import { createProjectData } from '#src/tenancy/project-data.ts'
 
 interface Stores {
@@ -43,6 +44,7 @@ export function backupDepsOf(control: Database, stores: Stores): BackupDeps {
   return {
     ...rest,
     control,
+    logins: createLogins(stores.cluster.address, stores.deriveKey),
     live: pieces,
     backups: backupPieces,
     projectData,

@@ -8,6 +8,7 @@ import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { makeBackup } from '#src/services/backups/make-backup.ts'
 import { insertBackup } from '#src/services/backups/store.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
 import type { ProjectData } from '#src/tenancy/project-data.ts'
 import { backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
@@ -52,13 +53,15 @@ test('backups: a file that is deleted between both snapshots makes the backup st
   }
   const backup = orderedUuid()
   await insertBackup(control, backup, id, 'manual')
+  const deriveKey = keyring(platform.controlPlaneSecret)
   const deps = {
     control,
     cluster,
     projectData: changing,
     live: pieces,
     backups: await openDirectoryPieces(join(platform.config.dataDir, 'backups')),
-    deriveKey: keyring(platform.controlPlaneSecret),
+    deriveKey,
+    logins: createLogins(platform.address, deriveKey),
     dataDir: platform.config.dataDir,
   }
   const watching = { signal: t.signal, progress() {} }

@@ -1,58 +1,20 @@
 // Code of a tenant runs while its backup is verified and restored, but never with the rights of the superuser.
 import assert from 'node:assert/strict'
-import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
 import { verifyOf } from '#src/tenancy/provision.ts'
-import { type BackedUpProject, backedUpProject } from './backup-project.ts'
+import { backedUpProject } from './backup-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
+import { type Trapped, trappedProject } from './trapped-project.ts'
 
 let platform: TestPlatform
 before(async () => {
   platform = await startPlatform()
 })
 after(() => platform?.stop())
-
-interface Trapped {
-  project: BackedUpProject
-  /** Places in which code of the tenant ran as a superuser. */
-  caught(): Promise<string[]>
-}
-
-/**
- * A project with functions that leave a role behind if they run as a superuser. Roles stay when the copy in which they ran is
- * dropped. `trap` may be called anywhere, `calm_trap` also where Postgres wants an immutable function.
- */
-async function trappedProject(): Promise<Trapped> {
-  const project = await backedUpProject(platform)
-  const mark = `trap_${randomBytes(6).toString('hex')}_`
-  await project.sql(`
-    create function trap(place text) returns boolean language plpgsql as $$ begin
-      if (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
-        execute pg_catalog.format('create role %I', '${mark}' || place);
-      end if;
-      return true;
-    end $$;
-    create function calm_trap(place text) returns boolean language plpgsql immutable as $$ begin
-      return public.trap(place);
-    end $$`)
-  return {
-    project,
-    async caught() {
-      const roles = await platform.asSuperuser('postgres', session =>
-        session.rows<{ rolname: string }>(
-          raw(`select rolname from pg_catalog.pg_roles where starts_with(rolname, '${mark}') order by 1`),
-        ),
-      )
-      for (const { rolname } of roles)
-        await platform.asSuperuser('postgres', session => session.script(`drop role "${rolname}"`))
-      return roles.map(({ rolname }) => rolname.slice(mark.length))
-    },
-  }
-}
 
 /** Verifies and restores a backup, and checks that nothing was caught. */
 async function assertSafe({ project, caught }: Trapped): Promise<void> {
@@ -67,7 +29,7 @@ async function assertSafe({ project, caught }: Trapped): Promise<void> {
 }
 
 test('backups: functions in objects of the tenant run with its own rights', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   await trapped.project.sql(`
     create domain checked as int check (trap('domain'));
     create type pair as (first checked, second text);
@@ -101,7 +63,7 @@ test('backups: functions in objects of the tenant run with its own rights', asyn
 })
 
 test('backups: a constant in a trigger on users is read with the rights of the tenant', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   // An array of a domain runs the check of the domain when the statement with the constant is parsed.
   await trapped.project.sql(`
     create domain checked as int check (trap('constant'));
@@ -114,7 +76,7 @@ test('backups: a constant in a trigger on users is read with the rights of the t
 })
 
 test('backups: an object whose name looks like one of the platform is created by the tenant', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   const constant = `when (('{1}'::checked[]) is not null)`
   await trapped.project.sql(`
     create domain checked as int check (trap('constant'));
@@ -130,7 +92,7 @@ test('backups: an object whose name looks like one of the platform is created by
 })
 
 test('backups: names with quotes, semicolons and lines are only names', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   const odd = [
     `a"b`,
     `a'b`,
@@ -161,7 +123,7 @@ test('backups: names with quotes, semicolons and lines are only names', async ()
 })
 
 test('backups: what other roles of the project own is created and filled without the superuser', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   const { project } = trapped
   await project.sql(`
     grant create on schema public to service_role, authenticated;
@@ -194,7 +156,7 @@ test('backups: what other roles of the project own is created and filled without
 })
 
 test('backups: a trigger of the tenant does not use a function of the platform while it is created', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   // The function compares the column with a transaction number, which calls the cast of the tenant.
   await trapped.project.sql(`
     create type m as enum ('a');
@@ -231,7 +193,7 @@ test('backups: the function that counts changes of the catalogue runs for no oth
 })
 
 test('backups: code of the tenant finds the rights and guards of the live database in a copy, wherever it runs', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   const { project } = trapped
   const owner = `${await platform.refOf(project.id)}_owner`
   const closed = await project.rows<{ name: string }>(`
@@ -272,7 +234,7 @@ test('backups: code of the tenant finds the rights and guards of the live databa
 })
 
 test('backups: the tenant cannot connect to a copy before the platform has made its part', async () => {
-  const trapped = await trappedProject()
+  const trapped = await trappedProject(platform)
   const { project } = trapped
   const ref = await platform.refOf(project.id)
   const login = createLogins(platform.address, keyring(platform.controlPlaneSecret)).address(ref, 'owner')

@@ -7,8 +7,8 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { sealer } from '#src/kernel/crypto/sealed.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { FilesChanged, type ParentState, parentState } from '#src/services/branches/parent-state.ts'
-import { readerOf } from '#src/services/branches/store.ts'
 import { createArchives } from '#src/services/functions/archives.ts'
+import { createLogins } from '#src/tenancy/logins.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { anyHoldMs, branchesOf, ownerSession } from './branch-project.ts'
 import { eventually } from './eventually.ts'
@@ -124,8 +124,9 @@ async function copying(
 ): Promise<void> {
   const target = await platform.createProject()
   const parentRef = await platform.refOf(parent.id)
-  const { control, cluster, projectData, pieces: objects } = platform.app
+  const { control, projectData, pieces: objects } = platform.app
   const deriveKey = keyring(platform.controlPlaneSecret)
+  const logins = createLogins(platform.address, deriveKey)
   const task = {
     id: crypto.randomUUID(),
     project_id: parent.id,
@@ -144,7 +145,7 @@ async function copying(
   }
   const watching = { signal: AbortSignal.timeout(120_000), progress() {} }
   const state = parentState(
-    { control, cluster, deriveKey, projectData, pieces: objects },
+    { control, logins, deriveKey, projectData, pieces: objects },
     task,
     branch,
     watching,
@@ -154,7 +155,7 @@ async function copying(
     platform.asSuperuser(parentRef, async session => {
       await session.script('begin isolation level repeatable read; select from storage.objects limit 1')
       await change()
-      await state.complete(readerOf(session))
+      await state.complete({ rows: statement => session.rows(raw(statement)) })
     }),
   )
 }

@@ -1,10 +1,11 @@
 // The snapshot of the control database is taken right after that of the project database. A file that is removed in between
 // is not in the list of files any more, although the copied database refers to it.
 import { inBatches } from '#src/kernel/batches.ts'
-import type { DatabaseReader, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import type { ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import type { DatabaseReader } from '#src/tenancy/project-reader.ts'
 
 interface Copied {
-  /** The snapshot of the project database that is copied. */
+  /** Reads the copy of the project database, or the snapshot that is copied. */
   database: DatabaseReader
   /** The files of one service, in the order in which the service lists them. */
   listed: AsyncGenerator<ProjectFile>

@@ -1,5 +1,5 @@
 // Writes a project database into an archive: the schema as pg_dump has it, and the rows by COPY, all in one snapshot.
-// Reading runs no code of the tenant.
+// Reading runs no code of the tenant: rows are read by COPY of a table, which is not planned and calls no casts.
 import { giveWay } from '#src/kernel/give-way.ts'
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
 import { contentsOf } from '#src/kernel/postgres/dump/contents.ts'
@@ -40,13 +40,13 @@ interface FoundTable {
   columns: string
 }
 
-/** `atStart` runs right after the snapshot was taken, and `atEnd` before it is released. */
+/** `atStart` runs right after the snapshot was taken, and `atEnd` before it is released, so that others can read in it. */
 export function writeDatabase(
   archive: ArchiveWriter,
   source: DatabaseSource,
   { signal, progress }: Watching,
   atStart: () => Promise<void>,
-  atEnd: (session: CopySession) => Promise<void> = async () => {},
+  atEnd: (snapshot: string) => Promise<void> = async () => {},
 ): Promise<DatabaseContents> {
   const { address, database, dataDir, hasRows = true } = source
   const failing = new AbortController()
@@ -114,7 +114,7 @@ export function writeDatabase(
             }),
           )
         : undefined
-    await atEnd(main)
+    await atEnd(snapshot)
     return {
       server: server!.version,
       schema: await schemaFile,

@@ -8,6 +8,7 @@ import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import { guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import type { DatabaseReader } from './project-reader.ts'
 
 /** A JSON object. Its service defines the fields. */
 export type ExportedRow = Readonly<Record<string, unknown>>
@@ -62,11 +63,6 @@ export interface StoredFiles {
   reserve?(session: Session, from: string, to: string): Promise<void>
   /** The keys of versions, from the rows that were exported with them. */
   keys(exported: ExportedRows): Promise<(version: string) => KeyObject>
-}
-
-/** A session in the project database that takes plain statements, such as one of a backup. */
-export interface DatabaseReader {
-  rows<Row extends object>(statement: string): Promise<Row[]>
 }
 
 export interface ProjectFile extends FileVersion {

@@ -7,10 +7,11 @@ import { countUnlisted } from '#src/archive/unlisted-files.ts'
 import { writeControl } from '#src/archive/write-control.ts'
 import { type Watching, writeDatabase } from '#src/archive/write-database.ts'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
-import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { version } from '#src/kernel/version.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
-import type { DatabaseReader, ProjectFile } from '#src/tenancy/project-data.ts'
+import type { Logins } from '#src/tenancy/logins.ts'
+import type { ProjectFile } from '#src/tenancy/project-data.ts'
+import { type DatabaseReader, readProject } from '#src/tenancy/project-reader.ts'
 import { tryHoldFiles } from './files-store.ts'
 import { bytesOf } from './space.ts'
 import * as store from './store.ts'
@@ -18,6 +19,7 @@ import { type CopiedFiles, copyFiles, type FileStores, onlyReferred } from './st
 
 export interface BackupDeps extends FileStores {
   cluster: Cluster
+  logins: Logins
   deriveKey: DeriveKey
   dataDir: string
 }
@@ -76,14 +78,15 @@ async function attemptBackup(
         await store.useOneSnapshot(session)
         exported = await writeControl(archive, session, deps.projectData, projectId)
       }),
-    async session => {
-      const list = exported!.files
-      files = await writeReferred(deps, archive, list, session)
-      after = await copyFiles(deps, name, readLines<ProjectFile>(archive.read(files)), watching)
-      const lost =
-        after.missing + (await countRemoved(deps, project.ref, { archive, list, session }, watching))
-      if (lost > 0) throw new FilesChanged(`${lost} files were removed while the backup was made`)
-    },
+    snapshot =>
+      readProject(deps, { ref: project.ref, snapshot }, watching.signal, async database => {
+        const list = exported!.files
+        files = await writeReferred(deps, archive, list, database)
+        after = await copyFiles(deps, name, readLines<ProjectFile>(archive.read(files)), watching)
+        const lost =
+          after.missing + (await countRemoved(deps, project.ref, { archive, list, database }, watching))
+        if (lost > 0) throw new FilesChanged(`${lost} files were removed while the backup was made`)
+      }),
   )
   const { services } = exported!
   const { count, bytes, storedBytes } = after!
@@ -123,24 +126,19 @@ async function writeReferred(
 
 /** Files that were removed between the snapshot of the project database and that of the control database. */
 async function countRemoved(
-  { projectData, cluster }: BackupDeps,
+  deps: BackupDeps,
   ref: string,
-  { archive, list, session }: { archive: ArchiveWriter; list: ArchivedFile; session: DatabaseReader },
+  { archive, list, database }: { archive: ArchiveWriter; list: ArchivedFile; database: DatabaseReader },
   { signal }: Watching,
 ): Promise<number> {
+  const { projectData } = deps
   let count = 0
   for (const service of projectData.fileServices())
     count += await countUnlisted(projectData, service, {
-      database: session,
+      database,
       listed: readLines<ProjectFile>(archive.read(list)),
       stillReferred: versions =>
-        withClient(
-          cluster.address,
-          ref,
-          guardedSettings,
-          live => projectData.filesOf(service).referred!(store.readerOf(live), versions),
-          { signal },
-        ),
+        readProject(deps, { ref }, signal, live => projectData.filesOf(service).referred!(live, versions)),
       signal,
     })
   return count

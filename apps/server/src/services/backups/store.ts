@@ -3,9 +3,8 @@ import type { Backup, BackupKind, BackupSettings, DeletedProject } from '@plinth
 import type { ArchivedProject } from '#src/archive/manifest.ts'
 import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
-import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
-import type { DatabaseReader } from '#src/tenancy/project-data.ts'
 import type { Effort } from './time-limit.ts'
 
 /** Until a node reports progress. Null means that nothing is being done. */
@@ -321,11 +320,6 @@ export const findDatabaseBytes = async (session: Session, ref: string) =>
     await session.row<{ bytes: number }>(sql`
       select pg_database_size(datname)::float8 as bytes from pg_database where datname = ${ref}`)
   )?.bytes ?? 0
-
-/** For statements that are also read in a session of a backup. */
-export const readerOf = (session: Session): DatabaseReader => ({
-  rows: statement => session.rows(raw(statement)),
-})
 
 /** For a transaction that has run no statement yet. */
 export const useOneSnapshot = (session: Session) =>

@@ -12,7 +12,8 @@ import { pieceCount, pieceName, storedPieceBytes } from '#src/kernel/objects/lay
 import { MissingPiece, type Pieces } from '#src/kernel/objects/pieces.ts'
 import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import type { DatabaseReader, ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import type { ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import type { DatabaseReader } from '#src/tenancy/project-reader.ts'
 import { listCopied, noteDamaged, noteFiles } from './files-store.ts'
 
 export interface FileStores {

@@ -4,7 +4,6 @@ import { type ArchiveReader, readArchive } from '#src/archive/archive.ts'
 import { compareDatabase } from '#src/archive/compare-database.ts'
 import { restoreDatabase } from '#src/archive/restore-database.ts'
 import type { Watching } from '#src/archive/write-database.ts'
-import type { Logins } from '#src/tenancy/logins.ts'
 import { verifyOf } from '#src/tenancy/provision.ts'
 import type { BackupDeps } from './make-backup.ts'
 import { checkSpace, type DiskSpace } from './space.ts'
@@ -12,9 +11,7 @@ import * as store from './store.ts'
 import { checkFiles } from './stored-files.ts'
 import type { TaskGuard } from './task-guard.ts'
 
-export interface VerifyDeps extends BackupDeps, DiskSpace, Omit<TaskGuard, 'hold'> {
-  logins: Logins
-}
+export interface VerifyDeps extends BackupDeps, DiskSpace, Omit<TaskGuard, 'hold'> {}
 
 /** Of these, the first are named in the result. */
 const namedDifferences = 10

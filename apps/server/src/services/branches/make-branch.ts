@@ -20,6 +20,7 @@ import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
 import type { ProjectData } from '#src/tenancy/project-data.ts'
 import { MadeElsewhere } from '#src/tenancy/project-making.ts'
+import { readProject } from '#src/tenancy/project-reader.ts'
 import { type Provisioner, replacedOf, resetOf } from '#src/tenancy/provision.ts'
 import type { TemplateCopies } from '#src/tenancy/template-copy.ts'
 import { FilesChanged, type ParentState, parentState } from './parent-state.ts'
@@ -150,9 +151,7 @@ async function attemptFill(
   await provisioner.renew(branch.ref, database)
   await projectData.reseal(cluster.address, database, branch.parentId, branch.id)
   // Again, because a branch that is reset is served meanwhile, and its files can be removed.
-  await withClient(cluster.address, database, restoredSettings, session =>
-    state.complete(store.readerOf(session)),
-  )
+  await readProject(deps, { ref: branch.ref, database }, watching.signal, state.complete)
   return method ?? 'logical'
 }
 
@@ -201,7 +200,9 @@ async function copyObjects(
   // Also here, because nothing is known about a copy with shared blocks that turns out to be impossible.
   await checkSpace(deps, branch)
   const source = { address, database: parentRef, dataDir, hasRows: !schemaOnly }
-  const contents = await writeDatabase(archive, source, watching, note, complete)
+  const contents = await writeDatabase(archive, source, watching, note, snapshot =>
+    readProject(deps, { ref: parentRef, snapshot }, watching.signal, complete),
+  )
   const target = {
     address,
     owner: logins.address(ref, 'owner'),

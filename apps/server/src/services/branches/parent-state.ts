@@ -9,14 +9,15 @@ import { writeControl } from '#src/archive/write-control.ts'
 import type { Watching } from '#src/archive/write-database.ts'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
-import { type Database, guardedSettings, type Session, withClient } from '#src/kernel/postgres/database.ts'
-import type { Cluster } from '#src/tenancy/cluster.ts'
-import type { DatabaseReader, ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
+import type { Logins } from '#src/tenancy/logins.ts'
+import type { ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
+import { type DatabaseReader, readProject } from '#src/tenancy/project-reader.ts'
 import * as store from './store.ts'
 
 interface ParentStateDeps {
   control: Database
-  cluster: Cluster
+  logins: Logins
   deriveKey: DeriveKey
   projectData: ProjectData
   /** Where the files of projects are. */
@@ -48,7 +49,7 @@ export function parentState(
   { id, parentId, parentRef, schemaOnly }: store.TaskBranch,
   { signal, progress }: Watching,
 ): ParentState {
-  const { control, cluster, projectData, pieces } = deps
+  const { control, projectData, pieces } = deps
   const archive = writeArchive(pieces, deps.deriveKey, { project: folder, backup: folder, attempt })
   const except = schemaOnly ? dataServices : []
   let noted: Pick<Manifest, 'services' | 'files'> | undefined
@@ -71,12 +72,8 @@ export function parentState(
     })
 
   const stillReferred = (service: string, versions: readonly string[]) =>
-    withClient(
-      cluster.address,
-      parentRef,
-      guardedSettings,
-      session => projectData.filesOf(service).referred!(store.readerOf(session), versions),
-      { signal },
+    readProject(deps, { ref: parentRef }, signal, live =>
+      projectData.filesOf(service).referred!(live, versions),
     )
 
   return {

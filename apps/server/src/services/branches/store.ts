@@ -1,9 +1,8 @@
 // Branches, and the tasks that create and reset them.
 import type { Branch, BranchMethod } from '@plinth/contract/branches.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
-import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
-import type { DatabaseReader } from '#src/tenancy/project-data.ts'
 import { replacedOf, resetOf } from '#src/tenancy/provision.ts'
 
 export type BranchRow = Omit<Branch, 'api_url' | 'size_bytes'> & { ref: string }
@@ -261,8 +260,3 @@ export const listWithCopies = (session: Session) =>
 
 export const hasTask = async (session: Session, id: string) =>
   (await session.row(sql`select from branch_tasks where branch_id = ${id}`)) !== undefined
-
-/** For a session that takes parameters. */
-export const readerOf = (session: Session): DatabaseReader => ({
-  rows: statement => session.rows(raw(statement)),
-})
