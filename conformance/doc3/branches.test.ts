@@ -74,11 +74,13 @@ test('3 §2 schema_only clones definitions with zero rows', async () => {
 test('3 §2 only the present state of the parent can be branched, and names become slugs', async () => {
   const from = await call('POST', '', { name: 'earlier', from: '2026-01-01T00:00:00Z' })
   assertManagementError(from, 'branch_source_unsupported')
-  for (const body of [{}, { name: '' }, { name: 'x'.repeat(101) }, { name: 'ok', more: 1 }])
+  for (const body of [{}, { name: '' }, { name: 'ab' }, { name: 'x'.repeat(51) }, { name: 'ok', more: 1 }])
     assertManagementError(await call('POST', '', body), 'invalid_request')
-  const long = await call('POST', '', { name: 'Ab'.repeat(40) })
-  assert.match(long.body.slug, /^[a-z0-9-]{3,50}$/)
-  assertManagementError(await call('POST', '', { name: 'ab'.repeat(40) }), 'branch_exists')
+  const absent = { from: null, schema_only: null, expires_in: null, expires_at: null }
+  const long = await call('POST', '', { name: 'Ab'.repeat(25), ...absent })
+  assert.deepEqual([long.status, long.body.slug], [201, 'ab'.repeat(25)], long.text)
+  assert.deepEqual([long.body.schema_only, long.body.expires_at], [false, null])
+  assertManagementError(await call('POST', '', { name: 'ab'.repeat(25) }), 'branch_exists')
   assert.equal((await call('DELETE', `/${long.body.slug}`)).status, 204)
 })
 

@@ -25,11 +25,17 @@ test('without an archive, restore points say why, and a preview and a restore ar
   assert.deepEqual([status, body.jobs, body.total], [200, [], 0])
 })
 
-test('a missing time is 400, and an unknown project 404', async () => {
+test('a missing or invalid time is 400, and an unknown project 404, also without an archive', async () => {
   const { id } = await createProject(it)
+  const invalid = await it.manage('GET', `/projects/${id}/pitr/restore/preview?target_time=yesterday`)
+  assertManagementError(invalid, 'invalid_request')
   const preview = await it.manage('GET', `/projects/${id}/pitr/restore/preview`)
   assertManagementError(preview, 'invalid_request')
   assertManagementError(await it.manage('POST', `/projects/${id}/pitr/restore`, {}), 'invalid_request')
-  const unknown = await it.manage('GET', `/projects/${someId}/pitr/restore-points`)
-  assertManagementError(unknown, 'project_not_found')
+  for (const unknown of [
+    await it.manage('GET', `/projects/${someId}/pitr/restore-points`),
+    await it.manage('GET', `/projects/${someId}/pitr/restore/preview?target_time=${target_time}`),
+    await it.manage('POST', `/projects/${someId}/pitr/restore`, { target_time }),
+  ])
+    assertManagementError(unknown, 'project_not_found')
 })

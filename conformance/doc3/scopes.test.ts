@@ -86,6 +86,19 @@ const specified: Record<string, 'none' | 'session' | 'read' | 'deploy' | 'admin'
   'DELETE /api/v1/projects/{id}/webhooks/{wid}/attach/{table}': 'deploy',
   'GET /api/v1/projects/{id}/webhooks/{wid}/attachments': 'read',
   'POST /api/v1/admin/webhooks/dlq/purge': 'admin',
+  'GET /api/v1/projects/{id}/branches': 'admin',
+  'POST /api/v1/projects/{id}/branches': 'admin',
+  'DELETE /api/v1/projects/{id}/branches/{slug}': 'admin',
+  'GET /api/v1/projects/{id}/pooler': 'admin',
+  'GET /api/v1/projects/{id}/backups': 'read',
+  'POST /api/v1/projects/{id}/backups': 'admin',
+  'GET /api/v1/projects/{id}/backups/settings': 'read',
+  'PUT /api/v1/projects/{id}/backups/settings': 'admin',
+  'POST /api/v1/projects/{id}/backups/{backup_id}/restore': 'admin',
+  'GET /api/v1/projects/{id}/pitr/restore-points': 'read',
+  'GET /api/v1/projects/{id}/pitr/restore/preview': 'read',
+  'POST /api/v1/projects/{id}/pitr/restore': 'admin',
+  'POST /api/v1/admin/platform/upgrade': 'admin',
 }
 
 const declared: Route[] = Object.values(routeTables).flatMap(table => Object.values(table))

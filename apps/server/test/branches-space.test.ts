@@ -37,7 +37,8 @@ test(
       })
       return [status, answer.error?.code, answer.error?.message]
     }
-    const tooLittle = /has 0 bytes left, and a copy of this project needs \d{7,}$/
+    const tooLittle =
+      /has 0 bytes beyond PLATFORM_DISK_RESERVE_MB, and a copy of this project needs \d{7,}; make room/
     const [status, code, message] = await ask(path, { name: 'full' })
     assert.deepEqual([status, code], [507, 'insufficient_space'])
     assert.match(message, tooLittle)

@@ -47,24 +47,28 @@ export const NewBranch = Type.Object(
   {
     name: Type.String({
       minLength: 1,
-      maxLength: 100,
+      maxLength: 50,
       pattern: '\\S',
-      description: 'a text that is not blank',
+      description: 'a text of at most 50 characters that is not blank',
     }),
     from: Type.Optional(
-      Type.String({
-        maxLength: 100,
-        description: 'Only `current`, the present state of the parent, which is the default.',
-      }),
+      Nullable(
+        Type.String({
+          maxLength: 100,
+          description: 'Only `current`, the present state of the parent, which is the default.',
+        }),
+      ),
     ),
-    schema_only: Type.Optional(Type.Boolean({ description: 'Without rows and files.' })),
+    schema_only: Type.Optional(Nullable(Type.Boolean({ description: 'Without rows and files.' }))),
     expires_in: Type.Optional(
-      Type.String({
-        pattern: '^[1-9][0-9]{0,5}[mhdw]$',
-        description: 'a number and m, h, d or w, such as 12h or 7d',
-      }),
+      Nullable(
+        Type.String({
+          pattern: '^[1-9][0-9]{0,5}[mhdw]$',
+          description: 'a number and m, h, d or w, such as 12h or 7d',
+        }),
+      ),
     ),
-    expires_at: Type.Optional(Timestamp),
+    expires_at: Type.Optional(Nullable(Timestamp)),
   },
   { additionalProperties: false },
 )

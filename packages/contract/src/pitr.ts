@@ -124,7 +124,7 @@ export const pitrApi = {
     plane: 'management',
     method: 'GET',
     path: '/projects/{id}/pitr/jobs',
-    scope: 'read',
+    scope: 'admin',
     summary: 'List the recoveries of a project to a time, the newest first',
     params: byProject,
     query: PageQuery,

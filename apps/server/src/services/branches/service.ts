@@ -113,7 +113,7 @@ export function branchesService(deps: BranchesDeps) {
     },
 
     async create(actor: Actor, parentId: string, given: NewBranch): Promise<CreatedBranch> {
-      if (given.from !== undefined && given.from !== 'current')
+      if ((given.from ?? 'current') !== 'current')
         throw new Refusal(
           'branch_source_unsupported',
           'A branch begins with the present state of its parent: "from" must be "current" or absent. For an earlier state, restore a backup as a new project',
@@ -212,12 +212,12 @@ const shortName = () =>
   )
 
 /** Null if the branch does not expire. */
-function expiryOf({ expires_in: span, expires_at: at }: NewBranch, now: number): string | null {
-  if (span !== undefined && at !== undefined)
+function expiryOf(given: NewBranch, now: number): string | null {
+  const { expires_in: span = null, expires_at: at = null } = given
+  if (span !== null && at !== null)
     throw new Refusal('invalid_request', 'Give either "expires_in" or "expires_at", not both')
-  if (span !== undefined)
-    return new Date(now + Number(span.slice(0, -1)) * spans[span.at(-1)!]!).toISOString()
-  if (at === undefined) return null
+  if (span !== null) return new Date(now + Number(span.slice(0, -1)) * spans[span.at(-1)!]!).toISOString()
+  if (at === null) return null
   if (Date.parse(at) <= now) throw new Refusal('invalid_request', '"expires_at" is in the past')
   return at
 }

@@ -24,10 +24,6 @@ export async function checkSpace(
   if (free < needed)
     throw new Refusal(
       'insufficient_space',
-      `The disk of the database has ${free} bytes left, and a copy of this project needs ${needed}`,
-      {
-        details: JSON.stringify({ free_bytes: free, needed_bytes: needed }),
-        hint: 'Make room or enlarge the disk, or create the branch with schema_only.',
-      },
+      `The disk of the database has ${free} bytes beyond PLATFORM_DISK_RESERVE_MB, and a copy of this project needs ${needed}; make room or enlarge the disk, or create the branch with schema_only`,
     )
 }

@@ -61,10 +61,10 @@ export function pitrService({ control, controlName, owner, archive, wake }: Pitr
   }
 
   async function plan(projectId: string, target: string) {
-    opened()
     const { id, ref, created_at: createdAt } = await project(projectId)
     const time = parseTime(target)
     if (time === undefined) throw invalidTime()
+    opened()
     const catalogue = await catalogueFor(time)
     const created = parseTime(createdAt)!
     const windows = clipped(recoveryWindows(catalogue), created)
