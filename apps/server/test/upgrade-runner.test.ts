@@ -161,6 +161,12 @@ test('upgrade: execution backs everything up, upgrades all projects and returns 
   assert.equal(again.body.plan.control_snapshot, null)
   assert.deepEqual([again.body.manifest.snapshots, again.body.manifest.control_backup_id], [{}, null])
   assert.deepEqual(await made(), unchanged, 'a no-op')
+  const after = await here.admin.listAudit({ query: { action: 'platform.upgrade_executed' } })
+  assert.deepEqual(
+    after.entries.map(({ target }) => target),
+    [null, manifest!.id],
+    'an execution without an upgrade is audited, too',
+  )
 })
 
 test('upgrade: the backup of a killed upgrade ends as failed, and its files are removed', async () => {

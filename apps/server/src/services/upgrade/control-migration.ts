@@ -42,7 +42,9 @@ export function backUpBeforeMigration(
     async within(session) {
       if (!begun) return
       await noteRestorePoint(session, 'upgrade', null)
-      await store.insertUpgrade(session, { id: orderedUuid(), version, ...begun })
+      const id = orderedUuid()
+      await store.insertUpgrade(session, { id, version, ...begun })
+      await store.insertAudit(session, id)
       await store.saveRelease(session, { version, images: await currentImages(session) })
     },
   }

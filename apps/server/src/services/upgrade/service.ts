@@ -58,7 +58,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
 
   /** Returns why the platform does not serve after the upgrade, if it does not. */
   async function execute(
-    onChanged: (id: string) => Promise<void>,
+    onEnd: (id: string | null) => Promise<void>,
   ): Promise<Executed & { unserved?: string }> {
     if (running) throw busy()
     running = whileAlone(() =>
@@ -68,9 +68,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
     )
     try {
       const executed = await running
-      const { id } = executed.manifest
-      // Without an id nothing was pending.
-      if (id !== null) await onChanged(id)
+      await onEnd(executed.manifest.id)
       if (executed.problem !== undefined) return executed
       return await whenDone().then(
         () => executed,
@@ -99,6 +97,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
           await noteRestorePoint(session, 'upgrade', null)
           const prior = await store.findRelease(session)
           await store.insertUpgrade(session, { id, version, prior, controlBackupId: undefined })
+          await store.insertAudit(session, id)
         }
         const ids = projects.map(project => project.id)
         await store.insertProjects(session, id, ids)
@@ -130,10 +129,13 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
       return { executed: false, plan: (await readPlan(control, cluster)).plan, manifest: null }
     },
 
-    /** Goes on to its end if the client disconnects. `onChanged` runs before the answer, with the id of the upgrade. */
-    async execute(target: string | undefined, onChanged: (id: string) => Promise<void>): Promise<Outcome> {
+    /**
+     * Goes on to its end if the client disconnects. `onEnd` runs before the answer, with the id of the upgrade, or null if
+     * nothing was pending.
+     */
+    async execute(target: string | undefined, onEnd: (id: string | null) => Promise<void>): Promise<Outcome> {
       await checkRelease(target)
-      const { plan, manifest, problem, unserved } = await execute(onChanged)
+      const { plan, manifest, problem, unserved } = await execute(onEnd)
       const body = { executed: true, plan, manifest }
       const count = manifest.failed.length + manifest.pending.length
       const messages = [

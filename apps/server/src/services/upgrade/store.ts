@@ -122,6 +122,12 @@ export async function findSnapshots(session: Session, upgradeId: string): Promis
   return new Map(rows.map(({ project_id, backup_id }) => [project_id, backup_id]))
 }
 
+/** Of an upgrade that the platform begins by itself. */
+export const insertAudit = (session: Session, id: string) =>
+  session.run(sql`
+    insert into audit (actor_kind, actor_label, action, target)
+    values ('system', 'platform', 'platform.upgrade_executed', ${id})`)
+
 /** Those that a crash has interrupted end with it. */
 export async function insertUpgrade(
   session: Session,
