@@ -96,6 +96,8 @@ const remedies = new Map<string, string>(
     target_in_future: 'plinth pitr restore-points shows the times that can be recovered.',
     target_outside_window: 'plinth pitr restore-points shows the times that can be recovered.',
     wal_gap: 'plinth pitr restore-points shows the times that can be recovered.',
+    backup_quota_exceeded:
+      'Keep fewer: plinth backup settings --retain-days or --retain-count; or ask the operator to raise max_backup_size_mb of the project.',
     branch_not_found: 'plinth branch list shows the branches.',
     branch_exists: 'Choose another name, or reset that branch: plinth branch reset <slug>',
     branch_not_ready: 'plinth branch list shows its state.',

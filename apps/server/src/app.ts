@@ -237,6 +237,8 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       control,
       version,
       warnings: () => watched.flatMap(part => part.warnings?.() ?? []),
+      states: () =>
+        Object.fromEntries(services.flatMap(({ name, health }) => (health ? [[name, health()]] : []))),
       description: JSON.stringify(openapi(version, routeTables)),
     }),
   )

@@ -130,7 +130,12 @@ async function compose(options: AppOptions, open: Closing[], serve: () => Promis
   const credentials = createCredentials(control, deriveKey, adminToken)
   const audit = createAudit(control, log)
   const management = managementPlane(credentials, audit, { refusal: () => undefined })
-  const health = healthService({ control, version, warnings: () => [`${what}.`] })
+  const health = healthService({
+    control,
+    version,
+    warnings: () => [`${what}.`],
+    states: () => ({}),
+  })
   http.mount(
     'health',
     management,

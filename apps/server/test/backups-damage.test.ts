@@ -115,6 +115,37 @@ for (const [damage, inflict] of Object.entries(damages))
     assert.equal((await project.verify(backupId)).verify_error, null, 'earlier backups have the file, too')
   })
 
+test('backups: a backup is made although a file is damaged in the store and missing in the project', async () => {
+  const path = stored().versions[0]!
+  const intact = fs.readFileSync(path)
+  const objects = join(platform.config.dataDir, 'objects')
+  const live = join(
+    objects,
+    String(
+      fs.readdirSync(objects, { recursive: true }).find(each => basename(String(each)) === basename(path)),
+    ),
+  )
+  const bytes = fs.readFileSync(live)
+  flip(path)
+  try {
+    assert.match((await project.verify(backupId)).verify_error!, /damaged or missing/)
+    fs.rmSync(live)
+    const { id, error } = await project.backUp()
+    assert.equal(error, null)
+    assert.match((await project.verify(id)).verify_error!, /damaged or missing/)
+    // The file is there again, and so the next backup copies it.
+    fs.writeFileSync(live, bytes)
+    const next = await project.backUp()
+    assert.equal(next.error, null)
+    assert.ok(fs.readFileSync(path).equals(intact))
+    for (const each of [id, next.id]) assert.equal((await project.verify(each)).verify_error, null)
+  } finally {
+    fs.writeFileSync(live, bytes)
+    fs.writeFileSync(path, intact)
+  }
+  assert.equal((await project.verify(backupId)).verify_error, null)
+})
+
 for (const kind of Object.keys(kinds))
   test(`backups: a restore with damaged ${kind} changes nothing`, async () => {
     const path = kinds[kind]!()

@@ -1,6 +1,7 @@
 // Schedules whose backups fail or are late, in health and in metrics.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { ServicesHealth } from '@plinth/contract/health.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
@@ -21,16 +22,18 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
   async function shown() {
     const looking = await startPlatform({ beside: platform })
     try {
-      const warnings = await eventually(async () => {
+      const { warnings, services } = await eventually(async () => {
         const { body } = await looking.call('GET', '/health/services')
-        return hasLooked(body.warnings) ? (body.warnings as string[]) : undefined
+        return hasLooked(body.warnings) ? (body as ServicesHealth) : undefined
       }, 'the warnings in health')
       const metrics = await looking.call('GET', '/metrics', { token: platform.adminToken })
       const families = parseExposition(metrics.body)
       const gauge = (name: string) => families.get(name)?.samples[0]?.value
       return {
         warnings,
+        state: services['backups']!,
         age: gauge('plinth_backup_age_seconds')!,
+        verified: gauge('plinth_backup_verified_age_seconds')!,
         failed: gauge('plinth_backups_failed'),
         overdue: gauge('plinth_backups_overdue'),
       }
@@ -69,16 +72,24 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
   assert.ok(!healthy.warnings.includes(failedWarning) && !healthy.warnings.includes(overdueWarning))
   assert.deepEqual([healthy.failed, healthy.overdue], [0, 0])
   assert.ok(healthy.age > 0 && healthy.age < daySeconds, String(healthy.age))
+  assert.equal(healthy.state.status, 'ok')
+  assert.match(healthy.state.detail!, /^newest backup \d+ (s|min|h) ago$/)
 
   const late = await projectWith(3, true)
-  const { warnings, age, failed, overdue } = await shown()
+  const { warnings, state, age, failed, overdue } = await shown()
   assert.ok(warnings.includes(failedWarning) && warnings.includes(overdueWarning), JSON.stringify(warnings))
   assert.deepEqual([failed, overdue], [1, 1])
   assert.ok(age >= 3 * daySeconds && age < 4 * daySeconds, String(age))
+  assert.deepEqual([state.status, state.detail], ['degraded', 'newest backup 3 d ago'])
 
   const made = await late.backUp()
   assert.equal(made.error, null)
+  await late.backups.configure({ params: { id: late.id }, body: { verify_enabled: true } })
+  assert.equal((await late.verify(made.id)).verify_error, null)
+  await control.run(sql`update backups set verified_at = now() - interval '50 hours' where id = ${made.id}`)
   const again = await shown()
   assert.deepEqual([again.failed, again.overdue], [0, 0])
+  assert.match(again.state.detail!, /, last verification 2 d ago$/)
+  assert.ok(again.verified >= 2 * daySeconds && again.verified < 3 * daySeconds, String(again.verified))
   assert.ok(!again.warnings.includes(failedWarning) && !again.warnings.includes(overdueWarning))
 })

@@ -5,6 +5,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Backup } from '@plinth/contract/backups.ts'
+import { sql } from '#src/kernel/postgres/sql.ts'
 import { backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform } from './harness.ts'
@@ -25,7 +26,13 @@ test('backups: a restore is 507 if the disk of the database has too little space
     const path = `/api/v1/projects/${project.id}/backups/${backup.id}/restore`
     const { status, body } = await full.call('POST', path, { token: full.adminToken })
     assert.deepEqual([status, body.error.code], [507, 'insufficient_space'])
-    assert.match(body.error.message, /has 0 bytes left, and a restore of this project needs \d{7,}$/)
+    const asNew = { new_project: { name: 'no space' } }
+    const refused = await full.call('POST', path, { token: full.adminToken, body: asNew })
+    assert.deepEqual([refused.status, refused.body.error.code], [507, 'insufficient_space'])
+    assert.match(
+      body.error.message,
+      /has 0 bytes beyond PLATFORM_DISK_RESERVE_MB, and a restore of this backup needs \d{7,}; make room/,
+    )
   } finally {
     await full.stop()
   }
@@ -43,23 +50,22 @@ test('backups: nothing is restored aside without space on the disk of the databa
   const project = await backedUpProject(platform)
   const params = { id: project.id }
   const { id } = await project.backUp()
-  const noSpace = /The disk of the database has 0 bytes left, and a copy from this backup needs \d{4,}\.$/
+  const noSpace =
+    /The disk of the database has 0 bytes beyond PLATFORM_DISK_RESERVE_MB, and a copy from this backup needs \d{4,}\.$/
   const { verify_error: error, verified_at: at } = await project.verify(id)
   assert.match(error!, /^Not verified: /)
   assert.match(error!, noSpace)
   assert.equal(at, null)
-  const made = await project.backups.restore({
-    params: { ...params, backup_id: id },
-    body: { new_project: { name: 'no space' } },
-  })
-  const failed = await project.restoreEnded(made.restore.id)
-  assert.equal(failed.status, 'failed')
-  assert.match(failed.error!, noSpace)
-  assert.equal(
-    (await platform.call('GET', `/api/v1/projects/${made.project!.id}`, { token: platform.adminToken }))
-      .status,
-    404,
+  const projects = () => platform.app.control.rows(sql`select id, status from projects`)
+  const before = await projects()
+  await assert.rejects(
+    project.backups.restore({
+      params: { ...params, backup_id: id },
+      body: { new_project: { name: 'no space' } },
+    }),
+    { code: 'insufficient_space' },
   )
+  assert.deepEqual(await projects(), before)
 })
 
 test('backups: nothing is backed up or restored aside while the disk reserve is reached', async t => {

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import fs from 'node:fs'
-import { type IncomingMessage, request } from 'node:http'
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import type { Backup } from '@plinth/contract/backups.ts'
 import { storedPieceBytes } from '#src/kernel/objects/layout.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
@@ -33,14 +33,9 @@ test('backups: uploads that have not ended are left out, and do not make a backu
   assert.equal(((await once(complete, 'response')) as [IncomingMessage])[0].statusCode, 200)
 
   const half = upload('half')
-  let sent = size / 2
+  const sent = size / 2
   half.write(Buffer.alloc(sent, 'b'))
-  // The platform ends an upload that is silent for long.
-  const trickle = setInterval(() => {
-    half.write('b')
-    sent++
-  }, 5000)
-  t.after(() => clearInterval(trickle))
+  const trickled = trickle(t, half)
   const resumable = await fetch(`${storage}/upload/resumable`, {
     method: 'POST',
     headers: {
@@ -61,8 +56,7 @@ test('backups: uploads that have not ended are left out, and do not make a backu
   assert.deepEqual([backup.status, backup.error, backup.files], ['done', null, 1])
   assert.equal((await project.verify(backup.id)).verify_error, null)
 
-  clearInterval(trickle)
-  half.end(Buffer.alloc(size - sent, 'b'))
+  half.end(Buffer.alloc(size - sent - trickled(), 'b'))
   assert.equal(((await once(half, 'response')) as [IncomingMessage])[0].statusCode, 200)
   assert.equal((await project.backUp()).files, 2)
 })
@@ -87,6 +81,7 @@ for (const [what, first, reserved, next] of [
     })
     const answered = once(upload, 'response') as Promise<[IncomingMessage]>
     upload.write(Buffer.alloc(first, 'a'))
+    const trickled = trickle(t, upload)
     const { control } = platform.app
     const sized = sql`select from stored_files where project_id = ${id} and size = ${reserved}`
     await eventually(() => control.row(sized), 'the step is reserved')
@@ -111,12 +106,27 @@ for (const [what, first, reserved, next] of [
     const { id: during, error, files } = await backup!
     assert.deepEqual([error, files], [null, 0])
     assert.equal((await project.verify(during)).verify_error, null)
+    trickled()
     upload.end()
     assert.equal((await answered)[0].statusCode, 200)
     const after = await project.backUp()
     assert.equal(after.files, 1)
     assert.equal((await project.verify(after.id)).verify_error, null)
   })
+
+/** The platform ends an upload that is silent for long. Returns what stops it and counts its bytes. */
+function trickle(t: TestContext, upload: ClientRequest): () => number {
+  let bytes = 0
+  const timer = setInterval(() => {
+    upload.write('b')
+    bytes++
+  }, 5000)
+  t.after(() => clearInterval(timer))
+  return () => {
+    clearInterval(timer)
+    return bytes
+  }
+}
 
 const storedIn = (folder: string) =>
   fs

@@ -2,6 +2,10 @@ import type { ErrorMeaning } from './error-meaning.ts'
 
 export const backupsErrors = {
   backup_not_found: { status: 404, meaning: 'The project has no backup with this id; old ones are removed.' },
+  backup_quota_exceeded: {
+    status: 413,
+    meaning: 'The backups of the project take as much space as its quota `max_backup_size_mb` allows.',
+  },
   backup_unusable: {
     status: 409,
     meaning: 'Backups: it is running or has failed, so it can be neither verified nor restored.',

@@ -207,7 +207,7 @@ export const backupsApi = {
     plane: 'management',
     method: 'GET',
     path: '/projects/{id}/restores',
-    scope: 'read',
+    scope: 'admin',
     summary: 'List the restores of a project, the newest first',
     params: byProject,
     query: PageQuery,

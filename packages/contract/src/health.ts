@@ -2,10 +2,11 @@ import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
 import { Type } from './type.ts'
 
-const Service = Type.Object({
-  status: Type.String({ description: 'ok or down' }),
+const ServiceHealth = Type.Object({
+  status: Type.String({ description: 'ok, degraded or down' }),
   detail: Type.Optional(Type.String()),
 })
+export type ServiceHealth = Static<typeof ServiceHealth>
 
 export const Health = Type.Object({
   status: Type.String({ description: 'ok, or unavailable with HTTP 503' }),
@@ -17,7 +18,7 @@ export type Health = Static<typeof Health>
 export const ServicesHealth = Type.Object({
   status: Type.String({ description: 'ok, degraded (warnings), or unavailable with HTTP 503' }),
   warnings: Type.Array(Type.String()),
-  services: Type.Record(Type.String(), Service),
+  services: Type.Record(Type.String(), ServiceHealth),
   version: Type.String(),
 })
 export type ServicesHealth = Static<typeof ServicesHealth>

@@ -39,6 +39,9 @@ export const Quotas = Type.Object(
     function_response_mb: quota('Size of the answer of an edge function, in megabytes (default 20).'),
     max_functions: quota('Edge functions (default 200).'),
     max_webhooks: quota('Webhooks (default 50).'),
+    max_backup_size_mb: quota(
+      'Total size of the project’s backups in their store, in megabytes (default unlimited).',
+    ),
     max_branches: quota('Branches (default 10).'),
     realtime_max_clients: quota('Open realtime sockets (default 10000).'),
     realtime_max_events_per_second: quota('Realtime messages per second (default 10000).'),

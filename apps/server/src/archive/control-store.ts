@@ -54,6 +54,7 @@ export async function copyBackupRecords(from: Session, to: Session): Promise<voi
           : sql`
               insert into backup_files as f select r.* from jsonb_populate_recordset(null::backup_files, ${values}::jsonb) r
               on conflict (project_id, version) do update set
+                size = excluded.size, damaged_at = excluded.damaged_at,
                 first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`,
       )
       if (rows.length < rowsAtOnce) break

@@ -1,4 +1,5 @@
 // The interface of a service to app.ts: its routes, its hooks for the life of a project, its warnings.
+import type { ServiceHealth } from '@plinth/contract/health.ts'
 import type { Routes } from '@plinth/contract/route.ts'
 import type { Refusal } from '#src/kernel/errors.ts'
 import type { Handlers } from '#src/kernel/http/plane.ts'
@@ -44,6 +45,8 @@ export interface Service {
   readonly reseal?: Reseal
   /** Warnings for the operator, as sentences. */
   warnings?(): readonly string[]
+  /** Its state for the operator, if it is shown beside that of the database. */
+  health?(): ServiceHealth
   /** Metrics for the operator. */
   readonly metrics?: readonly Metric[]
   /** Called after the platform listens. */

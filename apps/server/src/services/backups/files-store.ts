@@ -20,15 +20,27 @@ export const isBeingBackedUp = async (session: Session, projectId: string) =>
 export const noteFiles = (
   control: Session,
   backupId: string,
-  files: readonly { version: string; size: number }[],
+  files: readonly { version: string; size: number; isDamaged: boolean }[],
 ) =>
   control.run(sql`
-    insert into backup_files as f (project_id, version, size, first_at, last_at)
-    select b.project_id, g.version, g.size, b.created_at, b.created_at
-      from backups b, json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint)
+    insert into backup_files as f (project_id, version, size, damaged_at, first_at, last_at)
+    select b.project_id, g.version, g.size, case when g."isDamaged" then clock_timestamp() end, b.created_at, b.created_at
+      from backups b, json_to_recordset(${JSON.stringify(files)}::json) as g (version uuid, size bigint, "isDamaged" boolean)
      where b.id = ${backupId}
     on conflict (project_id, version) do update set
-      size = excluded.size, damaged_at = null, first_at = least(f.first_at, excluded.first_at), last_at = greatest(f.last_at, excluded.last_at)`)
+      size = excluded.size, damaged_at = excluded.damaged_at, first_at = least(f.first_at, excluded.first_at),
+      last_at = greatest(f.last_at, excluded.last_at)`)
+
+/** Whether a damaged copy of the file is all that the store has. */
+export const isDamaged = async (
+  control: Session,
+  projectId: string,
+  { version, size }: { version: string; size: number },
+) =>
+  (await control.row(sql`
+    select from backup_files
+     where project_id = ${projectId} and version = ${version} and size = ${size} and damaged_at is not null`)) !==
+  undefined
 
 /**
  * Of these files, the versions that the store has, as far as is known. A version with another size was copied before its

@@ -1,10 +1,11 @@
 // What the operator must know about backups: warnings and metrics, read from the control database at intervals.
+import type { ServiceHealth } from '@plinth/contract/health.ts'
 import type { Metric } from '#src/kernel/metrics.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { usualSettings } from './service.ts'
 import { type BackupHealth, listUnverified, readHealth, type Unverified } from './upkeep-store.ts'
 
-const healthy: BackupHealth = { oldest_seconds: null, failed: 0, overdue: 0 }
+const healthy: BackupHealth = { oldest_seconds: null, verified_seconds: null, failed: 0, overdue: 0 }
 /** Health is public, so it has ids and no names. */
 const namedInWarning = 5
 
@@ -15,6 +16,12 @@ const sentences: Record<Unverified['kind'], (count: number) => string> = {
     `The verification of ${count} backups was interrupted. Their verify_error says why; each is tried again every hour`,
   unverified: count => `${count} backups were not verified within twice their interval`,
 }
+
+const units: [number, string][] = [
+  [86_400, 'd'],
+  [3600, 'h'],
+  [60, 'min'],
+]
 
 export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   let now = healthy
@@ -48,6 +55,18 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
     ]
   }
 
+  /** Of the projects for which it is the longest ago. */
+  function state(): ServiceHealth {
+    const { oldest_seconds: made, verified_seconds: verified, failed, overdue } = now
+    const isDegraded = failed + overdue + countOf('unverifiable', 'interrupted', 'unverified') > 0
+    const ages = [
+      made === null ? 'no project has a schedule' : `newest backup ${shownAge(made)} ago`,
+      ...(verified === null ? [] : [`last verification ${shownAge(verified)} ago`]),
+      ...unverified.map(({ kind, count }) => `${count} ${kind}`),
+    ]
+    return { status: isDegraded ? 'degraded' : 'ok', detail: ages.join(', ') }
+  }
+
   return {
     everyMs: 30_000,
     async look(): Promise<void> {
@@ -55,11 +74,17 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
       unverified = await listUnverified(control, usualSettings.verify_interval_minutes, namedInWarning)
     },
     warnings,
+    state,
     metrics: [
       gauge(
         'plinth_backup_age_seconds',
         'Age of the newest backup of the project with a schedule whose newest backup is the oldest.',
         () => now.oldest_seconds ?? 0,
+      ),
+      gauge(
+        'plinth_backup_verified_age_seconds',
+        'Time since the last verification, of the project with a schedule for which it is the longest ago.',
+        () => now.verified_seconds ?? 0,
       ),
       gauge(
         'plinth_backups_failed',
@@ -79,4 +104,10 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
       ),
     ] satisfies Metric[],
   }
+}
+
+/** In the largest unit of which there are two. */
+function shownAge(seconds: number): string {
+  const [size, unit] = units.find(([size]) => seconds >= 2 * size) ?? [1, 's']
+  return `${Math.floor(seconds / size)} ${unit}`
 }

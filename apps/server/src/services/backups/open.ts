@@ -85,6 +85,7 @@ export function openBackups(deps: BackupsDeps): Opened<BackupsService> {
     service,
     mount: to => to.management(backupsApi, backupsRoutes(service)),
     warnings: health.warnings,
+    health: health.state,
     metrics: [...workerMetrics('backups', worker.use), ...health.metrics],
     async close() {
       for (const chore of chores) await chore.stop()

@@ -1,6 +1,7 @@
 // Tasks for backups and verifications that are due.
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import { quotaRefusal } from './quota.ts'
 import { usualSettings } from './service.ts'
 import * as store from './store.ts'
 
@@ -11,6 +12,13 @@ export const planTasks = (control: Database, limit: number): Promise<string[]> =
     for (const { project_id: projectId } of await store.takeDue(session, limit)) {
       const backupId = orderedUuid()
       await store.insertBackup(session, backupId, projectId, 'scheduled')
+      const refusal = await quotaRefusal(session, projectId)
+      if (refusal) {
+        await store.recordFailed(session, backupId, refusal.message)
+        const target = { backup_id: backupId, project_id: projectId }
+        await store.insertAudit(session, 'backups.failed', target, refusal.message)
+        continue
+      }
       const task = { id: orderedUuid(), projectId, kind: 'backup' as const, backupId }
       if (await store.insertTask(session, task)) begun.push(projectId)
       // Another task of the project has begun meanwhile.

@@ -17,6 +17,7 @@ import type { OwnerWork } from '#src/planes/management/owner-work.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import { insertNewProject } from '#src/tenancy/new-project.ts'
+import { quotaRefusal } from './quota.ts'
 import { type Replacement, type RestoreDeps, replaceProject } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
 import { type DiskSpace, spaceFactor } from './space.ts'
@@ -70,10 +71,15 @@ export function backupsService(deps: BackupsDeps) {
     return find(projectId, backupId)
   }
 
-  async function checkSpace(ref: string): Promise<void> {
+  /** With a ref, also for the present state, which is kept for an undo. */
+  async function checkSpace(backup: Backup, ref?: string): Promise<void> {
     const free = await freeForDatabases()
     if (free === undefined) return
-    const needed = Math.ceil(spaceFactor * (await store.findDatabaseBytes(control, ref)))
+    const sizes = [
+      await store.findContentBytes(control, backup),
+      ref === undefined ? 0 : await store.findDatabaseBytes(control, ref),
+    ]
+    const needed = Math.ceil(spaceFactor * Math.max(...sizes))
     if (free < needed) throw insufficient(free, needed)
   }
 
@@ -87,7 +93,12 @@ export function backupsService(deps: BackupsDeps) {
     async listDeleted(paging: Paging) {
       return { ...(await store.listDeletedProjects(control, paging, usualDays)), ...paging }
     },
-    create: async (projectId: string): Promise<Backup> => begin((await owner.tenant(projectId)).id, 'manual'),
+    async create(projectId: string): Promise<Backup> {
+      const { id } = await owner.tenant(projectId)
+      const refusal = await quotaRefusal(control, id)
+      if (refusal) throw refusal
+      return begin(id, 'manual')
+    },
     async settings(projectId: string): Promise<BackupSettings> {
       const { id } = await owner.tenant(projectId)
       return (await store.findSettings(control, id)) ?? usualSettings
@@ -110,7 +121,7 @@ export function backupsService(deps: BackupsDeps) {
       const { id, ref } = await owner.tenant(projectId)
       const backup = await find(id, backupId)
       if (backup.status !== 'done') throw unusable(backup)
-      await checkSpace(ref)
+      await checkSpace(backup, ref)
       const [restoreId, beforeId] = [orderedUuid(), orderedUuid()]
       await control.transaction(async session => {
         await store.insertBackup(session, beforeId, id, 'before_restore')
@@ -132,6 +143,7 @@ export function backupsService(deps: BackupsDeps) {
       const id = await known(actor, projectId)
       const backup = await find(id, backupId)
       if (backup.status !== 'done') throw unusable(backup)
+      await checkSpace(backup)
       const [newId, restoreId] = [crypto.randomUUID(), orderedUuid()]
       const plan = {
         id: newId,
@@ -177,12 +189,12 @@ export function backupsService(deps: BackupsDeps) {
       // The chore that forgets states before restores comes once an hour.
       const isOver = restore.undo_until === null || Date.parse(restore.undo_until) <= Date.now()
       if (restore.status !== 'done' || isOver)
-        throw new Refusal('restore_not_undoable', 'Only the last restore can be undone, within 24 hours', {
-          hint:
-            restore.before_backup_id === null
-              ? 'It made a new project, which can be deleted.'
-              : `Restore the backup ${restore.before_backup_id}, which was made before.`,
-        })
+        throw new Refusal(
+          'restore_not_undoable',
+          restore.before_backup_id === null
+            ? 'This restore made a new project and changed no other; delete the new project instead'
+            : `Only the last restore can be undone, within 24 hours; restore the backup ${restore.before_backup_id}, which was made before it`,
+        )
       const task = {
         id: orderedUuid(),
         projectId: id,
@@ -232,11 +244,7 @@ const busy = () =>
 const insufficient = (free: number, needed: number) =>
   new Refusal(
     'insufficient_space',
-    `The disk of the database has ${free} bytes left, and a restore of this project needs ${needed}`,
-    {
-      details: JSON.stringify({ free_bytes: free, needed_bytes: needed }),
-      hint: 'Make room or enlarge the disk. The project is unchanged.',
-    },
+    `The disk of the database has ${free} bytes beyond PLATFORM_DISK_RESERVE_MB, and a restore of this backup needs ${needed}; make room or enlarge the disk. Nothing was changed`,
   )
 
 function throwNotFound(): never {

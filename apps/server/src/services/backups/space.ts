@@ -11,7 +11,9 @@ export interface DiskSpace {
 
 export class InsufficientSpace extends Error {
   constructor(free: number, needed: number) {
-    super(`The disk of the database has ${free} bytes left, and a copy from this backup needs ${needed}.`)
+    super(
+      `The disk of the database has ${free} bytes beyond PLATFORM_DISK_RESERVE_MB, and a copy from this backup needs ${needed}.`,
+    )
     this.name = 'InsufficientSpace'
   }
 }

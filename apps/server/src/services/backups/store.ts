@@ -105,14 +105,25 @@ export const insertBackup = (session: Session, id: string, projectId: string, ki
     insert into backups (id, project_id, kind, schema_version)
     select ${id}, id, ${kind}, schema_version from projects where id = ${projectId}`)
 
-/** Projects whose next backup is due and that have no other task than a verification. Their next one is planned. */
+/**
+ * Of a project `s`. A verification gives way to the schedule, but if it takes longer than the pause between two backups, none
+ * would ever be verified. So it is waited for while no backup was verified within the interval of verifications.
+ */
+const isFree = sql`
+  not exists (
+    select from backup_tasks t where t.project_id = s.project_id and (t.kind <> 'verification' or (
+      t.leased_until > now() and not exists (
+        select from backups b
+         where b.project_id = s.project_id and b.verified_at > now() - make_interval(mins => s.verify_interval_minutes)))))`
+
+/** Projects whose next backup is due and may begin. Their next one is planned. */
 export const takeDue = (session: Session, limit: number) =>
   session.rows<{ project_id: string }>(sql`
     update backup_settings set next_run_at = now() + make_interval(mins => interval_minutes)
      where project_id in (
        select s.project_id from backup_settings s join projects p on p.id = s.project_id
         where s.enabled and s.next_run_at <= now() and p.status in ('active', 'suspended')
-          and not exists (select from backup_tasks t where t.project_id = s.project_id and t.kind <> 'verification')
+          and ${isFree}
         order by s.next_run_at limit ${limit} for update of s skip locked)
     returning project_id`)
 
@@ -213,7 +224,7 @@ export const nextDueMs = async (control: Session, { full, verifications }: Claim
   (
     await control.row<{ ms: number | null }>(sql`
       select (extract(epoch from min(at) - now()) * 1000)::float8 as ms from (
-        select min(next_run_at) as at from backup_settings where enabled
+        select min(next_run_at) as at from backup_settings s where enabled and ${isFree}
         union all select min(coalesce(leased_until, now())) from backup_tasks
          where project_id <> all(${full}::uuid[]) and (kind <> 'verification' or ${verifications}::int > 0)) due`)
   )?.ms ?? undefined
@@ -320,6 +331,15 @@ export const findDatabaseBytes = async (session: Session, ref: string) =>
     await session.row<{ bytes: number }>(sql`
       select pg_database_size(datname)::float8 as bytes from pg_database where datname = ${ref}`)
   )?.bytes ?? 0
+
+/** Of the schema, the rows and the large objects in a backup. */
+export const findContentBytes = async (session: Session, { id, bytes }: Pick<Backup, 'id' | 'bytes'>) => {
+  const row = await session.row<{ bytes: number }>(sql`
+    select coalesce(sum(f.size), 0)::float8 as bytes
+      from backups b join backup_files f on f.project_id = b.project_id and b.created_at between f.first_at and f.last_at
+     where b.id = ${id}`)
+  return (bytes ?? 0) - row!.bytes
+}
 
 /** For a transaction that has run no statement yet. */
 export const useOneSnapshot = (session: Session) =>

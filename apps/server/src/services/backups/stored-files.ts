@@ -14,7 +14,7 @@ import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
 import type { DatabaseReader } from '#src/tenancy/project-reader.ts'
-import { listCopied, noteDamaged, noteFiles } from './files-store.ts'
+import { isDamaged, listCopied, noteDamaged, noteFiles } from './files-store.ts'
 
 export interface FileStores {
   control: Database
@@ -46,19 +46,24 @@ export async function copyFiles(
   const copied: CopiedFiles = { count: 0, bytes: 0, storedBytes: 0, missing: 0 }
   for await (const some of inBatches(files, batch)) {
     const present = await listCopied(control, project, some)
-    const stored: ProjectFile[] = []
+    const stored: (ProjectFile & { isDamaged: boolean })[] = []
     for (const file of some) {
       signal.throwIfAborted()
+      let isLost = false
       if (!present.has(file.version))
         try {
           const folder = projectData.filesOf(file.service).folder(project, file.version)
           copied.storedBytes += await copyFile({ live, backups }, folder, project, file, progress)
         } catch (error) {
           if (!(error instanceof MissingPiece)) throw error
-          copied.missing++
-          continue
+          // A backup with one damaged file is better than none.
+          isLost = await isDamaged(control, project, file)
+          if (!isLost) {
+            copied.missing++
+            continue
+          }
         }
-      stored.push(file)
+      stored.push({ ...file, isDamaged: isLost })
       copied.count++
       copied.bytes += file.size
     }

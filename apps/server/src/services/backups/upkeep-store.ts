@@ -4,7 +4,8 @@ import { sql } from '#src/kernel/postgres/sql.ts'
 import { notVerified } from './store.ts'
 
 /**
- * Backups beyond the retention, but neither the newest nor the newest verified one, nor one that a restore or its undo needs.
+ * Backups beyond the retention, but neither the newest nor the newest verified one, nor one that a restore, its undo or the way
+ * back from an upgrade needs.
  * Those of a deleted project are kept for the retention after its deletion.
  */
 export const listExpired = (control: Database, usualDays: number, limit: number) =>
@@ -13,6 +14,7 @@ export const listExpired = (control: Database, usualDays: number, limit: number)
       select b.id, b.project_id, b.created_at, s.retain_count, p.deleted_at,
              case when s.retain_count is null then coalesce(s.retain_days, ${usualDays}) else s.retain_days end as days,
              b.status = 'done' as is_done,
+             b.kind = 'upgrade' and b.created_at > now() - make_interval(days => ${usualDays}) as is_way_back,
              row_number() over (partition by b.project_id, b.status order by b.created_at desc) as place,
              b.verified_at is not null
                and row_number() over (partition by b.project_id, b.verified_at is null order by b.created_at desc) = 1 as is_proof
@@ -20,7 +22,7 @@ export const listExpired = (control: Database, usualDays: number, limit: number)
        where b.status <> 'running')
     select id, project_id from ranked r
      where case when deleted_at is not null then deleted_at < now() - make_interval(days => coalesce(days, ${usualDays}))
-                when is_done and (place = 1 or is_proof) then false
+                when is_done and (place = 1 or is_proof or is_way_back) then false
                 else coalesce(created_at < now() - make_interval(days => days), false) or coalesce(place > retain_count, false) end
        and not exists (select from backup_tasks t where t.backup_id = r.id)
        and not (deleted_at is null and exists (
@@ -54,11 +56,20 @@ export async function listKept(control: Database, ids: readonly string[]) {
   return new Map(rows.map(({ id, attempt }) => [id, attempt ?? undefined]))
 }
 
+/** What the backups of a project have added to the store, and its quota. */
+export const readUse = async (session: Session, projectId: string) =>
+  (await session.row<{ bytes: number; megabytes: number | null }>(sql`
+    select coalesce((select sum(b.stored_bytes) from backups b where b.project_id = p.id and b.status = 'done'), 0)::float8 as bytes,
+           (p.quotas ->> 'max_backup_size_mb')::float8 as megabytes
+      from projects p where p.id = ${projectId}`)) ?? { bytes: 0, megabytes: null }
+
 // For the operator
 
 export interface BackupHealth {
   /** Of the newest backup of the project with a schedule for which it is the oldest. */
   oldest_seconds: number | null
+  /** Since the last successful verification, of the project with verifications for which it is the longest ago. */
+  verified_seconds: number | null
   failed: number
   overdue: number
 }
@@ -67,10 +78,13 @@ export const readHealth = (control: Session) =>
   control.row<BackupHealth>(sql`
     with newest as (
       select s.project_id, s.interval_minutes, p.created_at as since,
+             s.verify_enabled,
              (select max(b.finished_at) from backups b where b.project_id = p.id and b.status = 'done') as done_at,
+             (select max(b.verified_at) from backups b where b.project_id = p.id and b.status = 'done') as verified_at,
              (select b.status from backups b where b.project_id = p.id and b.status <> 'running' order by b.created_at desc limit 1) as status
         from backup_settings s join projects p on p.id = s.project_id where s.enabled and p.status in ('active', 'suspended'))
     select max(extract(epoch from now() - coalesce(done_at, since)))::float8 as oldest_seconds,
+           max(extract(epoch from now() - coalesce(verified_at, since))) filter (where verify_enabled)::float8 as verified_seconds,
            count(*) filter (where status = 'failed')::int as failed,
            count(*) filter (where coalesce(done_at, since) < now() - 2 * make_interval(mins => interval_minutes))::int as overdue
       from newest`)

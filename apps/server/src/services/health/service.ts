@@ -1,5 +1,5 @@
 // Health of the platform: whether the control database answers, and warnings for the operator.
-import type { Health, ServicesHealth } from '@plinth/contract/health.ts'
+import type { Health, ServiceHealth, ServicesHealth } from '@plinth/contract/health.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import { ping } from './store.ts'
 
@@ -7,13 +7,15 @@ export interface HealthDeps {
   control: Database
   version: string
   warnings(): readonly string[]
+  /** Of services that show their state, by name. */
+  states(): Record<string, ServiceHealth>
 }
 
 export type HealthService = ReturnType<typeof healthService>
 
 const timeoutMs = 2000
 
-export function healthService({ control, version, warnings }: HealthDeps) {
+export function healthService({ control, version, warnings, states }: HealthDeps) {
   let pending: Promise<boolean> | undefined
 
   /** Concurrent callers share one query. */
@@ -34,7 +36,7 @@ export function healthService({ control, version, warnings }: HealthDeps) {
       return {
         status: isUp ? (warnings().length > 0 ? 'degraded' : 'ok') : 'unavailable',
         warnings: [...warnings()],
-        services: { database: { status: isUp ? 'ok' : 'down' } },
+        services: { database: { status: isUp ? 'ok' : 'down' }, ...states() },
         version,
       }
     },
