@@ -19,20 +19,45 @@ export const insertArchive = (
 const isNamed = sql`exists (select from function_versions v
   where v.project_id = a.project_id and a.id in (v.code_archive, v.packages_archive))`
 
-/**
- * Of those that a version names, and of new ones. A project that deploys and deletes again and again is bounded by the latter, until
- * what is kept beyond its bound is removed.
- */
-export const totalBytes = async (control: Database, projectId: string, newSeconds: number) =>
-  (await control.row<{ bytes: number }>(sql`
-    select coalesce(sum(bytes), 0)::float8 as bytes from function_archives a
-     where project_id = ${projectId} and (created_at >= now() - make_interval(secs => ${newSeconds}) or ${isNamed})`))!
-    .bytes
+/** `used` is of those that a version names, and of new ones. `stored` is of all. */
+export const countBytes = async (control: Database, projectId: string, newSeconds: number) =>
+  (await control.row<{ used: number; stored: number }>(sql`
+    select coalesce(sum(bytes) filter (
+             where created_at >= now() - make_interval(secs => ${newSeconds}) or ${isNamed}), 0)::float8 as used,
+           coalesce(sum(bytes), 0)::float8 as stored
+      from function_archives a where project_id = ${projectId}`))!
 
-export const completeArchive = (control: Session, projectId: string, id: string, bytes: number) =>
-  control.run(sql`
+/**
+ * Called after all bytes are stored. Returns 0 if the deletion of the project has begun, because it may have removed bytes
+ * already, and the rest was written after that.
+ */
+export const completeArchive = (session: Session, projectId: string, id: string, bytes: number) =>
+  session.run(sql`
     update function_archives set is_complete = true, bytes = ${bytes}
-     where project_id = ${projectId} and id = ${id}`)
+     where project_id = ${projectId} and id = ${id}
+       and exists (select from projects where id = ${projectId} and status not in ('deleting', 'deleted'))`)
+
+/**
+ * All versions name the new archive. The old one becomes incomplete, so no deployment uses it, and what is left of its bytes
+ * is removed after a day. A restore of a backup that contains the old one makes it complete again.
+ */
+export async function replaceArchive(
+  session: Session,
+  projectId: string,
+  from: string,
+  to: string,
+): Promise<void> {
+  await session.run(sql`
+    update function_archives set is_complete = false, bytes = 0, created_at = now()
+     where project_id = ${projectId} and id = ${from}`)
+  await session.run(sql`
+    update function_versions
+       set code_archive = case code_archive when ${from} then ${to}::uuid else code_archive end,
+           packages_archive = case packages_archive when ${from} then ${to}::uuid else packages_archive end
+     where project_id = ${projectId} and ${from} in (code_archive, packages_archive)`)
+  // Nodes have versions in memory until the project changes.
+  await session.run(sql`update projects set changed = pg_current_xact_id() where id = ${projectId}`)
+}
 
 export const findArchive = (control: Database, projectId: string, id: string) =>
   control.row<ArchiveRow>(sql`
@@ -46,12 +71,6 @@ export const reuseArchive = (control: Database, projectId: string, hash: string)
      where (project_id, id) in (select project_id, id from function_archives
              where project_id = ${projectId} and hash = ${hash} and is_complete limit 1)
     returning id, bytes::float8 as bytes, data_key`)
-
-/** Until the end of the transaction nobody else writes its bytes, or removes it. Versions can name it meanwhile. */
-export const lockArchive = (session: Session, projectId: string, id: string) =>
-  session.row<ArchiveRow>(sql`
-    select id, bytes::float8 as bytes, data_key from function_archives
-     where project_id = ${projectId} and id = ${id} and is_complete for no key update`)
 
 export interface KeptUnused {
   /** A deployment may be about to name a new one. */
@@ -92,5 +111,9 @@ export const listAllIds = async (control: Database, projectId: string) =>
     await control.rows<{ id: string }>(sql`select id from function_archives where project_id = ${projectId}`)
   ).map(({ id }) => id)
 
-export const deleteAll = (control: Database, projectId: string) =>
-  control.run(sql`delete from function_archives where project_id = ${projectId}`)
+export const deleteArchive = (control: Database, projectId: string, id: string) =>
+  control.run(sql`delete from function_archives where project_id = ${projectId} and id = ${id}`)
+
+/** A node may still write the others. They are removed after a day. */
+export const deleteComplete = (control: Database, projectId: string) =>
+  control.run(sql`delete from function_archives where project_id = ${projectId} and is_complete`)

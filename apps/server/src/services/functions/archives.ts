@@ -1,4 +1,5 @@
-// The code and the packages of functions in the object store, each as an encrypted tar archive.
+// The code and the packages of functions in the object store, each as an encrypted tar archive. The bytes of an archive
+// never change, because all backups that contain it share one copy of them.
 import { createHash, createSecretKey, randomBytes, randomUUID } from 'node:crypto'
 import type { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -12,19 +13,21 @@ import { frameCipher } from '#src/kernel/objects/frames.ts'
 import { pieceNames, storedPieceBytes } from '#src/kernel/objects/layout.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
-import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
+import { hasWayBack, wayBackDays } from '#src/tenancy/instance-cutover.ts'
 import * as store from './archives-store.ts'
+import { lockProject } from './store.ts'
 
 export type Archives = ReturnType<typeof createArchives>
 
 /** Archives that no version names are kept for this time, because a deployment may be about to name them. */
 export const unusedSeconds = 3600
 const batch = 100
+const gigabyte = 1024 ** 3
 /**
  * Compressed: the code and packages of all versions of a project's functions. As many bytes again of removed ones are kept
  * for a recovery to a time.
  */
-const maxProjectBytes = 2 * 1024 ** 3
+const maxProjectBytes = 2 * gigabyte
 
 /** The folder of the object store is that of the archive alone, so that an incomplete one can be removed as a whole. */
 const folderOf = (projectId: string, id: string) =>
@@ -75,44 +78,54 @@ export function createArchives(
   }
 
   /**
-   * A row that a restore or a recovery has brought back may be of bytes that were removed. With the same id, all versions that name
-   * it work again.
+   * Removed code is pruned every hour, but not while the cluster before a recovery of the instance can be put back, or while the
+   * object store fails. A project that deploys and deletes again and again is bounded nevertheless. What removed code may
+   * take until it is pruned is as much as the code in use.
    */
-  async function writeMissing(
-    projectId: string,
-    known: store.ArchiveRow,
-    directory: string,
-  ): Promise<boolean> {
-    if (await isStored(projectId, known)) return true
-    return control.transaction(async session => {
-      const locked = await store.lockArchive(session, projectId, known.id)
-      if (!locked) return false
-      if (await isStored(projectId, locked)) return true
-      await pieces.removeFolder(folderOf(projectId, locked.id))
-      const bytes = await write(projectId, locked.id, locked.data_key, directory)
-      return (await store.completeArchive(session, projectId, locked.id, bytes)) === 1
-    })
+  async function refuseIfFull(projectId: string): Promise<void> {
+    const { used, stored } = await store.countBytes(control, projectId, unusedSeconds)
+    if (used > maxProjectBytes)
+      throw new Refusal(
+        'packages_too_large',
+        `The versions of all functions of the project take more than ${maxProjectBytes / gigabyte} GB`,
+        { hint: 'Delete functions that are not used; old versions of the others go with each deployment.' },
+      )
+    const most = 2 * maxProjectBytes + keepBytes
+    if (stored > most)
+      throw new Refusal(
+        'packages_too_large',
+        `The functions of the project and code that was removed take more than ${most / gigabyte} GB`,
+        {
+          hint: `Removed code is pruned after one to two hours, or ${wayBackDays} days after a recovery of the instance. Deploy again then.`,
+        },
+      )
   }
 
   return {
     folderOf,
     openKey,
-    /** Stores a directory, unless an archive with this hash is stored. Returns the id of the archive. */
+    /**
+     * Stores a directory, unless an archive with this hash is stored. Returns the id of the archive. The bytes of a known one may
+     * be gone, for example after a recovery to a time. The directory becomes a new archive then, and all versions that
+     * name the known one work again.
+     */
     async save(projectId: string, hash: string, directory: string): Promise<string> {
       const known = await store.reuseArchive(control, projectId, hash)
-      if (known && (await writeMissing(projectId, known, directory))) return known.id
-      if ((await store.totalBytes(control, projectId, unusedSeconds)) > maxProjectBytes)
-        throw new Refusal(
-          'packages_too_large',
-          `The versions of all functions of the project take more than ${maxProjectBytes / 1024 ** 3} GB`,
-          { hint: 'Delete functions that are not used; old versions of the others go with each deployment.' },
-        )
+      if (known && (await isStored(projectId, known))) return known.id
+      if (!known) await refuseIfFull(projectId)
       const id = randomUUID()
       const dataKey = sealer.seal(randomBytes(32).toString('base64'), contextOf(id))
       await store.insertArchive(control, projectId, { id, hash, data_key: dataKey })
       const bytes = await write(projectId, id, dataKey, directory)
-      if ((await store.completeArchive(control, projectId, id, bytes)) === 0) {
+      const completed = await control.transaction(async session => {
+        if (known) await lockProject(session, projectId)
+        const count = await store.completeArchive(session, projectId, id, bytes)
+        if (known && count > 0) await store.replaceArchive(session, projectId, known.id, id)
+        return count
+      })
+      if (completed === 0) {
         await pieces.removeFolder(folderOf(projectId, id))
+        await store.deleteArchive(control, projectId, id)
         throw new Refusal('project_not_found', 'The project was deleted meanwhile')
       }
       return id
@@ -149,10 +162,11 @@ export function createArchives(
       } while (removed === batch)
     },
 
+    /** Of a project whose deletion has begun. */
     async removeAll(projectId: string): Promise<void> {
       for (const id of await store.listAllIds(control, projectId))
         await pieces.removeFolder(folderOf(projectId, id))
-      await store.deleteAll(control, projectId)
+      await store.deleteComplete(control, projectId)
     },
   }
 }

@@ -1,5 +1,5 @@
-// The code of versions on this node. Archives never change, so a directory with the id of an archive is complete and
-// stays valid.
+// The code of versions on this node. Archives never change, so a directory that is named after its archives is complete
+// and stays valid.
 import { randomUUID } from 'node:crypto'
 import { lchownSync } from 'node:fs'
 import { chmod, mkdir, readdir, rename, rm, stat, symlink } from 'node:fs/promises'
@@ -19,6 +19,11 @@ export interface CodeCache {
 }
 
 const temporaryMark = '.new-'
+const between = '+'
+
+/** With its packages, because the directory refers to them. Lost packages that are deployed again are another archive. */
+const nameOf = ({ code_archive, packages_archive }: VersionParts) =>
+  packages_archive === null ? code_archive : code_archive + between + packages_archive
 
 /** If all projects share a worker, it must be able to read the code of all. */
 export function createCodeCache(
@@ -39,8 +44,12 @@ export function createCodeCache(
     await chmod(directory, isShared ? 0o755 : user ? 0o750 : 0o700)
   }
 
-  async function unpack(projectId: string, archive: string, prepare?: (directory: string) => Promise<void>) {
-    const directory = join(directoryOf(projectId), archive)
+  async function unpack(
+    projectId: string,
+    archive: string,
+    directory: string,
+    prepare?: (directory: string) => Promise<void>,
+  ) {
     if (await exists(directory)) return
     await makeProjectDir(projectId)
     const temporary = `${directory}${temporaryMark}${randomUUID().slice(0, 8)}`
@@ -69,18 +78,22 @@ export function createCodeCache(
 
   async function unpackAll(projectId: string, version: VersionParts): Promise<string> {
     const { code_archive, packages_archive } = version
+    const inProject = (name: string) => join(directoryOf(projectId), name)
     if (packages_archive !== null)
-      await once(`${projectId} ${packages_archive}`, () => unpack(projectId, packages_archive))
-    await once(`${projectId} ${code_archive}`, () =>
-      unpack(projectId, code_archive, async directory => {
+      await once(`${projectId} ${packages_archive}`, () =>
+        unpack(projectId, packages_archive, inProject(packages_archive)),
+      )
+    const name = nameOf(version)
+    const directory = inProject(name)
+    await once(`${projectId} ${name}`, () =>
+      unpack(projectId, code_archive, directory, async temporary => {
         if (packages_archive !== null)
           await symlink(
             join('..', '..', packages_archive, 'node_modules'),
-            join(directory, 'build', 'node_modules'),
+            join(temporary, 'build', 'node_modules'),
           )
       }),
     )
-    const directory = join(directoryOf(projectId), code_archive)
     known.set(version, directory)
     return directory
   }
@@ -98,7 +111,10 @@ export function createCodeCache(
         if (used.size === 0 && !isFetching) await rm(directoryOf(projectId), { recursive: true, force: true })
         else
           for (const name of await readdir(directoryOf(projectId)))
-            if (!used.has(name) && !fetching.has(`${projectId} ${name.slice(0, 36)}`))
+            if (
+              !name.split(between).every(id => used.has(id)) &&
+              !fetching.has(`${projectId} ${name.split(temporaryMark, 1)[0]}`)
+            )
               await rm(join(directoryOf(projectId), name), { recursive: true, force: true })
       }
       // The shared worker has one as well.

@@ -1,5 +1,6 @@
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { lockProject } from './store.ts'
 
 export interface ExportedArchive {
   kind: 'archive'
@@ -33,6 +34,8 @@ export const listExportedFunctions = (session: Session, projectId: string) =>
 
 /** Their archives are kept from now on as those of a deleted function. */
 export async function deleteFunctions(session: Session, projectId: string): Promise<void> {
+  // As every change of functions: a deployment with locks in another order would end the exchange with a deadlock.
+  await lockProject(session, projectId)
   await session.run(sql`
     update function_archives a set created_at = now()
      where project_id = ${projectId} and exists (
