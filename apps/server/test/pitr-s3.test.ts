@@ -8,12 +8,12 @@ import { openBackupPieces } from '#src/kernel/objects/open-pieces.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { usualTimeouts } from '#src/kernel/objects/s3.ts'
 import { type Session, withClient } from '#src/kernel/postgres/database.ts'
-import { baseFolder, walFolder } from '#src/kernel/postgres/recovery/archive-layout.ts'
+import { baseFolder, baseIdIn, walFolder } from '#src/kernel/postgres/recovery/archive-layout.ts'
 import { readSystemId } from '#src/kernel/postgres/recovery/wal-archive.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 import { eventually } from './eventually.ts'
-import { startPlatform } from './harness.ts'
+import { startPlatform, type TestPlatform } from './harness.ts'
 import { type PitrPlatform, pitrOn, startPitrPlatform } from './pitr-platform.ts'
 import { type S3Proxy, startS3Proxy } from './s3-proxy.ts'
 import { type S3Server, startS3 } from './s3-server.ts'
@@ -77,8 +77,8 @@ async function isStored(segment: string): Promise<boolean> {
 }
 
 /** Not those of the verification of backups, which fails as well and is tried again later. */
-const warnings = async (): Promise<string[]> => {
-  const { body } = await platform.call('GET', '/api/v1/health/services', { token: platform.adminToken })
+const warnings = async (of: TestPlatform = platform): Promise<string[]> => {
+  const { body } = await of.call('GET', '/api/v1/health/services', { token: of.adminToken })
   return body.warnings.filter((each: string) => each.startsWith('Recovery to a time:'))
 }
 
@@ -186,4 +186,48 @@ test('pitr: while S3 does not answer from the start on, WAL waits in the spool, 
     session.row<{ status: string }>(sql`select status from pitr_jobs where id = ${waiting}`),
   )
   assert.equal(job!.status, 'preparing', 'the next start begins it again')
+})
+
+test('pitr: while S3 takes no base backup, health and the audit log say why, and the next start makes one', async () => {
+  // The test before has closed the platform.
+  for await (const folder of pieces.folders())
+    if (baseIdIn(systemId, folder) !== undefined) await pieces.removeFolder(folder)
+  const restart = () =>
+    startPlatform({ beside: platform, server: platform.server, settings, s3Timeouts: timeouts })
+  const audit = ({ app }: TestPlatform, action: string) =>
+    app.control.rows<{ target: string }>(
+      sql`select target from audit where action = ${action} order by id desc`,
+    )
+  const ofBaseBackup = new RegExp(`${systemId}-[0-9a-f]{8}-`)
+  proxy.modeOf = ({ method, url }) => (method !== 'GET' && ofBaseBackup.test(url!) ? 'failing' : 'forwarding')
+  const failing = await restart()
+  try {
+    const reason = 'The S3 service of the archive cannot be reached, or has failed.'
+    await eventually(
+      async () =>
+        (await warnings(failing)).includes(`Recovery to a time: the last base backup has failed. ${reason}`),
+      'health has the failure',
+    )
+    await eventually(
+      async () => (await audit(failing, 'pitr.base_backup_failed'))[0]?.target === reason,
+      'the audit log has it',
+    )
+    const { body } = await failing.call('GET', `/api/v1/projects/${project.id}/pitr/restore-points`, {
+      token: failing.adminToken,
+    })
+    assert.deepEqual([body.enabled, body.window, body.base_backups], [true, null, []])
+  } finally {
+    await failing.app.close()
+    proxy.modeOf = undefined
+  }
+  const again = await restart()
+  try {
+    await eventually(
+      async () => (await audit(again, 'pitr.base_backup_made')).length === 2,
+      'a base backup is made',
+    )
+    assert.deepEqual(await warnings(again), [])
+  } finally {
+    await again.app.close()
+  }
 })
