@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { identifier, sql } from '#src/kernel/postgres/sql.ts'
 import { createRequestHolds } from '#src/tenancy/request-holds.ts'
-import { createTemplateCopies } from '#src/tenancy/template-copy.ts'
+import { createTemplateCopies, usualHoldMs } from '#src/tenancy/template-copy.ts'
 import { backedUpProject } from './backup-project.ts'
 import { anyHoldMs, branchesOf, ownerSession } from './branch-project.ts'
 import { eventually } from './eventually.ts'
@@ -131,6 +131,48 @@ test('template copy: requests go on after the longest hold although the copy cou
     assert.ok('refused' in (await copied))
     await other.script('rollback')
   })
+})
+
+/** Copies a project, and counts how often its requests were held. */
+async function countHolds(longestHoldMs: number) {
+  const { id } = await platform.createProject()
+  const ref = await platform.refOf(id)
+  const holds = createRequestHolds()
+  let held = 0
+  const { hold } = holds
+  holds.hold = project => {
+    held++
+    return hold(project)
+  }
+  const copies = createTemplateCopies(platform.app.cluster, holds, {
+    clusterDir: undefined,
+    isArchived: false,
+    longestHoldMs,
+  })
+  const copied = await copies.copy({ id, ref }, `${ref}_reset`, AbortSignal.timeout(60_000))
+  return { held, copied }
+}
+
+test('template copy: holds requests for 250 ms at most by default', () => {
+  assert.equal(usualHoldMs, 250)
+})
+
+test('template copy: holds no requests if the estimate is longer than the longest hold', async () => {
+  const { held, copied } = await countHolds(1)
+  assert.deepEqual(copied, { refused: 'the copy would take too long' })
+  assert.equal(held, 0)
+  // A project of the same size is held if there is time.
+  assert.ok((await countHolds(anyHoldMs)).held > 0)
+})
+
+test('branch: is copied object by object, and the parent is never held, if the estimate is longer than the longest hold', async t => {
+  const hasty = await startPlatform({ branchHoldMs: 1 })
+  t.after(() => hasty.stop())
+  const parent = await hasty.createProject()
+  const branches = branchesOf(hasty, parent.id)
+  await branches.create({ name: 'not held' })
+  assert.equal((await branches.read('not-held')).method, 'logical')
+  assert.ok(hasty.logged.some(line => line.includes('the copy would take too long')))
 })
 
 test('template copy: copies no files while WAL is archived, because a recovery would copy them again', async () => {

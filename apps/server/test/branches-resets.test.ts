@@ -70,6 +70,30 @@ test('branch reset: the branch keeps its quotas', async () => {
   assert.equal(settings['site_url'], 'https://example.test')
 })
 
+test('branch reset: jobs and webhooks of the branch are switched off again', async () => {
+  const parent = await parentWithBucket()
+  const jobsOf = ({ id, service_role_key: token }: Keys, body?: object) =>
+    platform.call(body ? 'POST' : 'GET', `/v1/cron/${id}/jobs`, { token, ...(body && { body }) })
+  const job = { name: 'tick', schedule: '0 0 1 1 *', command: 'select 1' }
+  assert.equal((await jobsOf(parent, job)).status, 201)
+  await parent.create('https://example.test/hook')
+  const branch = await branchesOf(platform, parent.id).create({ name: 'quiet' })
+  const params = { id: branch.id }
+  const areActive = async (of: Keys) => {
+    const { webhooks } = await parent.hooks.list({ params: { id: of.id }, query: {} })
+    const { body: jobs } = await jobsOf(of)
+    return [webhooks.map(each => each.is_active), jobs.map((each: { active: boolean }) => each.active)]
+  }
+  assert.deepEqual(await areActive(branch), [[false], [false]])
+  const { webhooks } = await parent.hooks.list({ params, query: {} })
+  await parent.hooks.update({ params: { ...params, wid: webhooks[0]!.id }, body: { is_active: true } })
+  await jobsOf(branch, job)
+  assert.deepEqual(await areActive(branch), [[true], [true]])
+  await resetOnce(parent, 'quiet')
+  assert.deepEqual(await areActive(branch), [[false], [false]])
+  assert.deepEqual(await areActive(parent), [[true], [true]])
+})
+
 test('branch reset: the sweeper leaves files that nothing refers to yet', async () => {
   const parent = await parentWithBucket()
   const { api, create, ended } = branchesOf(platform, parent.id)

@@ -251,3 +251,30 @@ test('branch: a creation that fails says why, leaves nothing, and can be tried a
   await platform.projects.remove({ params: { id: parent.id } })
   await eventually(async () => (await platform.app.control.rows(left)).length === 0, 'the removal of both')
 })
+
+for (const isWhole of [true, false])
+  test(`branch: its parent can be deleted after it, copied ${isWhole ? 'as a whole' : 'by objects'}`, async () => {
+    const parent = await parentWithNotes()
+    const ref = await platform.refOf(parent.id)
+    const session = isWhole ? undefined : await ownerSession(platform, parent.id)
+    const branches = branchesOf(platform, parent.id)
+    const branch = await branches.create({ name: 'first' })
+    await session?.end()
+    assert.equal((await branches.read('first')).method === 'logical', !isWhole)
+    // Nothing of the branch names a role of the parent.
+    const shared = sql`
+      select pg_describe_object(s.classid, s.objid, s.objsubid) as what
+        from pg_shdepend s join pg_roles r on s.refclassid = 'pg_authid'::regclass and r.oid = s.refobjid
+       where starts_with(r.rolname, ${ref})
+         and s.dbid not in (select oid from pg_database where datname = ${ref})
+         and not (s.classid = 'pg_database'::regclass and s.objid = (select oid from pg_database where datname = ${ref}))`
+    assert.deepEqual(await platform.app.control.rows(shared), [])
+    await branches.api.remove({ params: { id: parent.id, slug: 'first' } })
+    await platform.projects.remove({ params: { id: parent.id } })
+    for (const each of [ref, await platform.refOf(branch.id)]) {
+      const left = sql`
+        select datname as name from pg_database where starts_with(datname, ${each})
+        union all select rolname from pg_roles where starts_with(rolname, ${each})`
+      await eventually(async () => (await platform.app.control.rows(left)).length === 0, 'nothing is left')
+    }
+  })

@@ -26,7 +26,7 @@ export interface TemplateCopies {
   sharesBlocks(): Promise<boolean>
 }
 
-const usualHoldMs = 250
+export const usualHoldMs = 250
 const pollMs = 3
 /** A slow moment of the server passes. Between two attempts, waiting requests run. */
 const attempts = 3
