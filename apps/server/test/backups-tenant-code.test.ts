@@ -180,6 +180,27 @@ test('backups: a trigger of the tenant does not use a function of the platform w
   await assertSafe(trapped)
 })
 
+test('backups: the tenant cannot overload a function of the platform that runs with more rights', async () => {
+  const trapped = await trappedProject(platform)
+  // Indexes that platform.first_time needs are there when the view is refreshed. It calls platform.is_reserved, for
+  // which a function that takes a name was the better match.
+  await trapped.project.sql(`
+    create function attack() returns boolean language plpgsql as $attack$ begin
+      begin
+        create function platform.is_reserved(name) returns boolean language plpgsql as $$ begin
+          return public.trap('overload');
+        end $$;
+        perform platform.first_time('public.attacks'::regclass);
+        drop function platform.is_reserved(name);
+      exception when insufficient_privilege then
+      end;
+      return true;
+    end $attack$;
+    create table attacks (id int);
+    create materialized view counted as select attack()`)
+  await assertSafe(trapped)
+})
+
 test('backups: the function that counts changes of the catalogue runs for no other table', async () => {
   const project = await backedUpProject(platform)
   await project.sql('create table bait (xid int)')
@@ -222,12 +243,16 @@ test('backups: code of the tenant finds the rights and guards of the live databa
         raise exception 'nothing guards the tables of users';
       elsif has_table_privilege(current_user, 'pg_catalog.pg_stat_activity', 'select') then
         raise exception 'activity of other tenants is shown';
+      elsif has_schema_privilege(current_user, 'platform', 'create') or has_schema_privilege(current_user, 'auth', 'create') then
+        raise exception 'functions of the platform can be overloaded';
       end if;
       return true;
     end $$;
     create domain careful as int check (check_rights());
     create function with_constant(given careful[] default '{1}'::careful[]) returns int language sql as 'select 1';
     create table carefully (id careful, check (check_rights()));
+    alter default privileges in schema platform grant select on tables to anon;
+    alter default privileges in schema auth grant select on tables to anon;
     insert into carefully values (1)`)
   await project.auth('POST', '/signup', { email: 'someone@example.test', password: 'correct horse' })
   await assertSafe(trapped)

@@ -19,7 +19,8 @@ export async function trappedProject(platform: TestPlatform): Promise<Trapped> {
   const mark = `trap_${randomBytes(6).toString('hex')}_`
   await project.sql(`
     create function trap(place text) returns boolean language plpgsql as $$ begin
-      if (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+      if (select rolsuper from pg_catalog.pg_roles where rolname = current_user)
+        and not exists (select from pg_catalog.pg_roles where rolname = '${mark}' || place) then
         execute pg_catalog.format('create role %I', '${mark}' || place);
       end if;
       return true;

@@ -21,8 +21,17 @@ export function isTenants(object: DumpedObject, ref: string): boolean {
 }
 
 /** Whether it is the platform's, and can be created before anything of the tenant. A cast has no owner, but uses types. */
-export const isPlatforms = ({ kind, owner }: DumpedObject, ref: string): boolean =>
-  (owner !== '' || kind === 'EXTENSION') && !isTenantRole(owner, ref)
+export const isPlatforms = (object: DumpedObject, ref: string): boolean =>
+  ((object.owner !== '' || object.kind === 'EXTENSION') && !isTenantRole(object.owner, ref)) ||
+  isGivenFunction(object)
+
+/**
+ * Of the platform, but owned by the tenant, who must not create functions in its schema: an overload of one that runs with more
+ * rights would be called by it. Without defaults of parameters, whose constants would run code of the tenant.
+ */
+const isGivenFunction = ({ kind, schema, sql }: DumpedObject): boolean =>
+  kind === 'FUNCTION' && schema === 'platform' && givenFunction.test(sql)
+const givenFunction = /^CREATE FUNCTION platform\.prepare_judge\([a-z ,"]*\) RETURNS void\s+LANGUAGE plpgsql /
 
 /** Refuses definitions in the name of the owner of the tables of users, and changes nothing itself. */
 export const isGuard = ({ kind, sql }: DumpedObject): boolean =>

@@ -43,6 +43,12 @@ const lastKinds = /^(EVENT TRIGGER|DEFAULT ACL|PUBLICATION)/
 const partKinds =
   /CONSTRAINT|TRIGGER|INDEX|POLICY|DEFAULT|RULE|COMMENT|ACL|ROW SECURITY|ATTACH|PUBLICATION TABLE/
 
+/**
+ * With functions that run with more rights and that code of the tenant can call. In these schemas the tenant must not create
+ * anything at any time: Postgres would call an overload of its own instead of a function of the platform.
+ */
+const closedSchemas: readonly string[] = ['platform', 'auth']
+
 const superuserSettings = { ...dumpSettings, check_function_bodies: 'off', synchronous_commit: 'off' }
 const ownerSettings = {
   search_path: '',
@@ -118,9 +124,11 @@ export async function restoreDatabase(
       .filter(({ kind, owner: role }) => kind === 'SCHEMA' && !isTenantRole(role, refs.to))
       .map(({ tag }) => tag)
     const homes = new Set(
-      objects.filter(each => isTenantRole(each.owner, refs.to)).map(({ schema }) => schema),
+      objects
+        .filter(each => isTenantRole(each.owner, refs.to) && !isPlatforms(each, refs.to))
+        .map(({ schema }) => schema),
     )
-    const lentHomes = lent.filter(schema => homes.has(schema))
+    const lentHomes = lent.filter(schema => homes.has(schema) && !closedSchemas.includes(schema))
     await sessions.superuser.run(store.lendSchemas(lent, lentHomes, owner.user))
     await createAll(objects.filter(each => isCreatedFirst(each) && !isPlatforms(each, refs.to)))
     await fillByTenant(archive, sessions, asOwner, { isFilled, refs, owner: owner.user, watching })

@@ -21,7 +21,7 @@ as $$
   with marked as (
     insert into platform.seen (relid, is_public)
     select c.oid, n.nspname = 'public' from pg_class c join pg_namespace n on n.oid = c.relnamespace
-     where c.oid = rel and not platform.is_reserved(n.nspname)
+     where c.oid = rel and not platform.is_reserved(n.nspname::text)
     on conflict (relid) do update set is_public = true
      where excluded.is_public and not seen.is_public
     returning 1)
@@ -86,7 +86,7 @@ begin
       join pg_class c on c.oid = s.relid
       join pg_namespace n on n.oid = c.relnamespace
      -- What an extension's script creates belongs to the superuser and carries no grants of ours.
-     where (c.relkind in ('r', 'p', 'f', 'm') and not platform.is_reserved(n.nspname) or c.relkind = 'v' and n.nspname = 'public')
+     where (c.relkind in ('r', 'p', 'f', 'm') and not platform.is_reserved(n.nspname::text) or c.relkind = 'v' and n.nspname = 'public')
        and pg_has_role(c.relowner, 'USAGE')
      group by c.oid, n.oid
   loop
