@@ -1,5 +1,6 @@
 // Computes the statements that give a table of one schema the columns that it has in the other.
 import { literal } from '#src/kernel/postgres/sql.ts'
+import type { Sliced } from '#src/kernel/slices.ts'
 import type { Definition, TableColumn } from './definitions-store.ts'
 
 export interface TableChange {
@@ -19,17 +20,17 @@ export interface TableChange {
   byHand: string[]
 }
 
-export function tableChange(
+export function* tableChange(
   old: Definition,
   table: Definition,
   before: readonly TableColumn[],
   after: readonly TableColumn[],
   canSetExpression: boolean,
-): TableChange {
+): Sliced<TableChange> {
   const was = new Map(before.map(column => [column.name, column]))
   const is = new Map(after.map(column => [column.name, column]))
   const isMoved = movedColumns(before, after)
-  const dropped = droppedColumns(
+  const dropped = yield* droppedColumns(
     before,
     is,
     (column, now) => staysInPlace(column, now, canSetExpression) && !(now.generated && isMoved(now.name)),
@@ -70,11 +71,11 @@ export function tableChange(
 }
 
 /** Columns that are not there afterwards, or are created again. */
-function droppedColumns(
+function* droppedColumns(
   before: readonly TableColumn[],
   after: ReadonlyMap<string, TableColumn>,
   canStay: (column: TableColumn, now: TableColumn) => boolean,
-): Set<string> {
+): Sliced<Set<string>> {
   const isDropped = (column: TableColumn) => {
     const now = after.get(column.name)
     return !now || !canStay(column, now)
@@ -83,10 +84,10 @@ function droppedColumns(
   // Postgres changes no column from which a generated one is computed.
   const retyped = retypedColumns(before, after, dropped)
   const isChanged = (name: string) => after.has(name) && (dropped.has(name) || retyped.has(name))
-  const computed = before.filter(
-    ({ expression }) => expression !== null && wordsOf(expression).some(isChanged),
-  )
-  for (const { name } of computed) dropped.add(name)
+  const computed: string[] = []
+  for (const { name, expression } of before)
+    if (expression !== null && (yield* hasName(expression, isChanged))) computed.push(name)
+  for (const name of computed) dropped.add(name)
   return dropped
 }
 
@@ -104,8 +105,20 @@ const retypedColumns = (
 const isGenerated = ({ generated }: TableColumn) => (generated ? 1 : 0)
 const generatedFirst = (a: TableColumn, b: TableColumn) => isGenerated(b) - isGenerated(a)
 
-const wordsOf = (expression: string): string[] =>
-  expression.match(/"(?:[^"]|"")+"|[\w$\u0080-\uffff]+/g) ?? []
+/** Whether one of the names in it passes the test. Quotes within literals and names are doubled. */
+export function* hasName(expression: string, test: (name: string) => boolean): Sliced<boolean> {
+  let yieldedAt = 0
+  for (const { 0: token, index } of expression.matchAll(/'[^']*'|"(?:[^"]|"")+"|[\w$\u0080-\uffff]+/g)) {
+    if (index - yieldedAt > sliceCharacters) {
+      yieldedAt = index
+      yield
+    }
+    if (!token.startsWith("'") && test(token)) return true
+  }
+  return false
+}
+
+const sliceCharacters = 16 * 1024
 
 /** The definition of a table without its columns. */
 function outside(sql: string): string {

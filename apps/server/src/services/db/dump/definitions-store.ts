@@ -300,12 +300,16 @@ export const tableColumns: SqlFragment = raw(`
    order by a.attrelid, a.attnum`)
 
 /** Sorted in Postgres, so that the final sort is cheap. */
-export const definitionQueries: readonly SqlFragment[] = definitions.map(query =>
-  raw(`with ${place}, ${reach} select * from (${query}) definition order by rank, name collate "C"`),
-)
+export const definitionQueries = (limit: number): SqlFragment[] =>
+  definitions.map(query =>
+    raw(
+      `with ${place}, ${reach} select * from (${query}) definition order by rank, name collate "C" limit ${limit}`,
+    ),
+  )
 
 /** Objects that the script cannot create. It lists them in a comment. */
-export const omitted: SqlFragment = raw(`
+export const omitted = (limit: number): SqlFragment =>
+  raw(`
   with ${place}
   select 'operator ' || o.oid::regoperator as what from pg_operator o join place p on p.oid = o.oprnamespace where ${isOwn('pg_operator', 'o.oid')}
   union all select 'foreign table ' || c.oid::regclass from pg_class c join place p on p.oid = c.relnamespace where c.relkind = 'f' and ${isOwn('pg_class', 'c.oid')}
@@ -314,7 +318,7 @@ export const omitted: SqlFragment = raw(`
   union all select 'text search dictionary ' || s.oid::regdictionary from pg_ts_dict s join place p on p.oid = s.dictnamespace where ${isOwn('pg_ts_dict', 's.oid')}
   union all select 'aggregate ' || f.oid::regprocedure from pg_proc f join place p on p.oid = f.pronamespace join pg_aggregate g on g.aggfnoid = f.oid where g.aggkind <> 'n' and ${isOwn('pg_proc', 'f.oid')}
   union all select 'publication ' || quote_ident(b.pubname) from pg_publication b where b.pubname <> 'supabase_realtime' and pg_has_role(b.pubowner, 'USAGE')
-  order by 1`)
+  order by 1 limit ${limit}`)
 
 export const serverVersion: SqlFragment = raw(
   `select pg_catalog.current_setting('server_version_num')::int as version`,

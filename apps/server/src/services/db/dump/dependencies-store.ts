@@ -14,7 +14,8 @@ export interface Dependency {
  * Dependencies of a part, such as a column, count for its object. Comments and the like are no objects of Postgres, but
  * depend on one.
  */
-export const dependencies: SqlFragment = raw(`
+export const dependencies = (limit: number): SqlFragment =>
+  raw(`
   with piece_of as (
     select 'pg_class'::regclass as classid, c.oid as objid, 'pg_type:' || c.reltype as id from pg_class c where c.relkind = 'c'
     union all select 'pg_class'::regclass, k.conindid, 'pg_constraint:' || k.oid from pg_constraint k where k.contype in ('p', 'u', 'x')
@@ -47,4 +48,4 @@ export const dependencies: SqlFragment = raw(`
     left join piece_of x on x.classid = d.classid and x.objid = d.objid
     left join piece_of y on y.classid = d.refclassid and y.objid = d.refobjid
     left join pg_attribute a on d.refclassid = 'pg_class'::regclass and d.refobjsubid > 0 and a.attrelid = d.refobjid and a.attnum = d.refobjsubid
-   group by 1, 2`)
+   group by 1, 2 limit ${limit}`)

@@ -2,74 +2,105 @@
 // changes, with everything that depends on it, and gets its grants again. Changes that cannot be expressed are listed as
 // comments.
 import type { Sliced } from '#src/kernel/slices.ts'
+import { collect, groupBy, sliceCounter } from './collections.ts'
 import { type TableChange, tableChange } from './column-changes.ts'
 import type { Definition } from './definitions-store.ts'
+import type { Dependency } from './dependencies-store.ts'
 import { neededBy, removedWith } from './dependents.ts'
+import { enumChange } from './enum-changes.ts'
 import { grantChanges } from './grants.ts'
-import { type Schema, scriptFrom, sliceSize } from './schema.ts'
+import { type Schema, scriptFrom } from './schema.ts'
+import { includes } from './text-search.ts'
 
 /** The script in chunks; empty if the schemas are equal. */
 export function* differenceScript(from: Schema, to: Schema): Sliced<string[]> {
-  const before = new Map(from.definitions.map(definition => [keyOf(definition), definition]))
-  const after = new Set(to.definitions.map(keyOf))
-  const isKept = (definition: Definition) => after.has(keyOf(definition))
+  const pairs = yield* pairsOf(from, to)
+  const isKept = ({ id }: Definition) => pairs.kept.has(id)
   // What a table of both schemas depends on cannot be dropped before the table is changed.
-  const needed = neededBy(
+  const needed = yield* neededBy(
     from,
-    from.definitions.filter(each => isTable(each) && isKept(each)).map(({ id }) => id),
+    yield* collect(from.definitions, each => (isTable(each) && isKept(each) ? [each.id] : [])),
   )
-  yield
-  const { inPlace, replaced, tables, labels, byHand } = yield* changesOf(from, to, before, needed)
-  const dropped = from.definitions.filter(each => !isKept(each)).map(({ id }) => id)
+  const { inPlace, replaced, tables, labels, byHand } = yield* changesOf(from, to, pairs.before, needed)
+  const dropped = yield* collect(from.definitions, each => (isKept(each) ? [] : [each.id]))
   const canBeReplaced = (definition: Definition) =>
     !isKept(definition) || !(isHolder(definition) || needed.has(definition.id))
-  const removed = removedWith(from, [...dropped, ...replaced], tables, canBeReplaced)
-  yield
+  const removed = yield* removedWith(from, [...dropped, ...replaced], tables, canBeReplaced)
 
   const isLast = (definition: Definition) => needed.has(definition.id) && !isSequence(definition)
-  const isImplied = droppedWithOthers(from, to, removed, tables)
-  const undone: Definition[] = []
-  for (const [place, each] of from.definitions.entries()) {
-    if (place % sliceSize === 0) yield
-    if (removed.has(each.id) && !isImplied(each)) undone.push(each)
-  }
-  undone.reverse()
-  const created = to.definitions.filter(each => {
-    const old = before.get(keyOf(each))
-    return !old || removed.has(old.id)
-  })
-  const createdIds = new Set(created.map(({ id }) => id))
-  const changes = [...tables.values()]
-  const numbered = new Set(changes.flatMap(each => [...each.numbered]))
-  const droppedColumns = new Set(
-    changes.flatMap(({ table, dropped }) => [...dropped].map(column => `${table} ${column}`)),
+  const undone = yield* undoneBy(removed, yield* droppedWithOthers(from, to, removed, tables), from)
+  const created = new Set(
+    yield* collect(to.definitions, ({ id }) => {
+      const old = pairs.before.get(id)
+      return !old || removed.has(old.id) ? [id] : []
+    }),
   )
-  yield
+  const changes = [...tables.values()]
+  const numbered = new Set(yield* collect(changes, each => [...each.numbered]))
+  const droppedColumns = new Set(
+    yield* collect(changes, each => [...each.dropped].map(column => `${each.table} ${column}`)),
+  )
   const statements = [
-    ...changes.flatMap(({ first }) => first),
-    ...undone.filter(each => !isLast(each)).map(({ undo }) => undo),
-    ...to.definitions.flatMap(each => (createdIds.has(each.id) ? [each.sql] : (inPlace.get(each.id) ?? []))),
-    ...undone.filter(isLast).map(({ undo }) => undo),
-    ...changes.flatMap(({ last }) => last),
-    ...grantChanges(from.grants, to.grants, {
+    ...(yield* collect(changes, ({ first }) => first)),
+    ...(yield* collect(undone, each => (isLast(each) ? [] : [each.undo]))),
+    ...(yield* collect(to.definitions, ({ id, sql }) => (created.has(id) ? [sql] : (inPlace.get(id) ?? [])))),
+    ...(yield* collect(undone, each => (isLast(each) ? [each.undo] : []))),
+    ...(yield* collect(changes, ({ last }) => last)),
+    ...(yield* grantChanges(from.grants, to.grants, {
       hasObject: ({ id, identityOf }) =>
-        createdIds.has(id) ||
+        created.has(id) ||
         (identityOf !== null && (numbered.has(identityOf) || droppedColumns.has(identityOf))),
       hasColumn: (table, column) => droppedColumns.has(`${table} ${column}`),
-    }),
+    })),
   ]
-  const without = (some: readonly string[], others: readonly string[]) => {
+  const without = function* (some: readonly string[], others: readonly string[]) {
     const known = new Set(others)
-    return some.filter(each => !known.has(each))
+    return yield* collect(some, each => (known.has(each) ? [] : [each]))
   }
-  yield
-  const script = scriptFrom(statements, [
+  const script = yield* scriptFrom(statements, [
     ...byHand,
-    ...without(to.omitted, from.omitted),
-    ...without(from.omitted, to.omitted).map(what => `${what}, which is to be dropped`),
+    ...(yield* without(to.omitted, from.omitted)),
+    ...(yield* without(from.omitted, to.omitted)).map(what => `${what}, which is to be dropped`),
   ])
   // Postgres refuses a new label in the transaction that has added it.
   return (yield* useLabels(statements, labels)) ? ['-- no-transaction\n', ...script] : script
+}
+
+interface Pairs {
+  /** Old definitions by the id of the new one. */
+  before: Map<string, Definition>
+  /** Ids of old definitions that have a new one. */
+  kept: Set<string>
+}
+
+/** Pairs by name, because oids differ between databases. */
+function* pairsOf(from: Schema, to: Schema): Sliced<Pairs> {
+  const isComplete = sliceCounter()
+  const byName = yield* groupBy(from.definitions, keyOf)
+  const pairs: Pairs = { before: new Map(), kept: new Set() }
+  for (const definition of to.definitions) {
+    if (isComplete()) yield
+    const old = byName.get(keyOf(definition))
+    if (!old) continue
+    pairs.before.set(definition.id, old.at(-1)!)
+    for (const { id } of old) pairs.kept.add(id)
+  }
+  return pairs
+}
+
+/** The definitions to drop, in the order in which they can be dropped. */
+function* undoneBy(
+  removed: ReadonlySet<string>,
+  isImplied: (definition: Definition) => boolean,
+  { definitions }: Schema,
+): Sliced<Definition[]> {
+  const isComplete = sliceCounter()
+  const undone: Definition[] = []
+  for (const each of definitions) {
+    if (isComplete(1 + Math.ceil(Math.min(each.sql.length, longestFirstLine) / charactersPerUnit))) yield
+    if (removed.has(each.id) && !isImplied(each)) undone.push(each)
+  }
+  return undone.reverse()
 }
 
 /** Whether a statement besides those that add the labels uses one of them. */
@@ -78,11 +109,15 @@ function* useLabels(statements: readonly string[], labels: readonly NewLabel[]):
   // Looking for many would take long.
   if (labels.length > 100) return true
   const byType = [...Map.groupBy(labels, ({ type }) => type)]
-  for (const statement of statements) {
-    yield
-    for (const [type, ofType] of byType)
-      if (statement.includes(`::${type}`) && ofType.some(({ text }) => statement.includes(text))) return true
-  }
+  for (const statement of statements)
+    for (const [type, ofType] of byType) {
+      yield
+      if (!(yield* includes(statement, `::${type}`))) continue
+      for (const { text } of ofType) {
+        yield
+        if (yield* includes(statement, text)) return true
+      }
+    }
   return false
 }
 
@@ -92,7 +127,6 @@ interface NewLabel {
   text: string
 }
 
-/** Keys use names, because oids differ between databases. */
 const keyOf = ({ id, rank, name }: Definition) => `${kindOf(id)} ${rank} ${name}`
 
 const kindOf = (id: string) => id.slice(0, id.indexOf(':'))
@@ -126,16 +160,18 @@ function* changesOf(
   before: ReadonlyMap<string, Definition>,
   needed: ReadonlySet<string>,
 ): Sliced<Changes> {
-  const columnsBefore = Map.groupBy(from.columns, ({ table }) => table)
-  const columnsAfter = Map.groupBy(to.columns, ({ table }) => table)
+  const isComplete = sliceCounter()
+  const columnsBefore = yield* groupBy(from.columns, ({ table }) => table)
+  const columnsAfter = yield* groupBy(to.columns, ({ table }) => table)
   const changes: Changes = { inPlace: new Map(), replaced: [], tables: new Map(), labels: [], byHand: [] }
-  for (const [place, definition] of to.definitions.entries()) {
-    if (place % sliceSize === 0 || isTable(definition)) yield
-    const old = before.get(keyOf(definition))
+  for (const definition of to.definitions) {
+    if (isComplete()) yield
+    const old = before.get(definition.id)
     if (!old || old.sql === definition.sql) continue
     if (isTable(definition)) {
+      yield
       const own = (columns: typeof columnsAfter) => columns.get(definition.name) ?? []
-      const change = tableChange(
+      const change = yield* tableChange(
         old,
         definition,
         own(columnsBefore),
@@ -147,9 +183,9 @@ function* changesOf(
       changes.byHand.push(...change.byHand)
       continue
     }
-    const added = newLabels(old, definition)
-    changes.labels.push(...(added ?? []).map(label => ({ type: definition.name, text: label.slice(1, -1) })))
-    const statements = statementsInPlace(old, definition)
+    const added = yield* enumChange(old, definition)
+    for (const text of added?.labels ?? []) changes.labels.push({ type: definition.name, text })
+    const statements = added?.statements ?? statementsInPlace(old, definition)
     if (statements) changes.inPlace.set(definition.id, statements)
     else if (!isHolder(old) && !needed.has(old.id)) changes.replaced.push(old.id)
     else changes.byHand.push(`${definition.name}, which differs`)
@@ -163,7 +199,6 @@ function statementsInPlace(old: Definition, definition: Definition): string[] | 
   if (kind === 'rls') return [old.undo, definition.sql]
   if (restated.has(kind)) return [definition.sql]
   if (isSequence(definition)) return sequenceChange(old, definition)
-  if (isEnum(definition)) return enumChanges(old, definition)
   const [shape, newShape] = [old.shape, definition.shape]
   if (!shape || !newShape || shape.some((part, place) => part !== newShape[place])) return
   return [definition.sql.replace(/^create view/, 'create or replace view')]
@@ -178,54 +213,26 @@ function sequenceChange(old: Definition, { name, sql }: Definition): string[] | 
   return [`alter sequence ${name}${options}${options.endsWith(' cycle') ? '' : ' no cycle'}`]
 }
 
-const labelsOf = ({ sql }: Definition) =>
-  [...sql.slice(sql.indexOf('(')).matchAll(/'(?:[^']|'')*'/g)].map(([label]) => label)
-
-/** Undefined if it is no enum, or needs more than new labels: Postgres cannot remove or reorder them. */
-function newLabels(old: Definition, definition: Definition): string[] | undefined {
-  if (!isEnum(definition) || !isEnum(old)) return
-  const after = labelsOf(definition)
-  const before = new Set(labelsOf(old))
-  if ([...before].join() !== after.filter(label => before.has(label)).join()) return
-  return after.filter(label => !before.has(label))
-}
-
-const isEnum = ({ sql }: Definition) => /^create type .* as enum/.test(sql)
-
-function enumChanges(old: Definition, definition: Definition): string[] | undefined {
-  const after = labelsOf(definition)
-  const added = newLabels(old, definition)
-  const isNew = new Set(added)
-  const firstKnown = after.find(label => !isNew.has(label))
-  return added?.map(label => {
-    const place = after.indexOf(label)
-    const next = place > 0 ? ` after ${after[place - 1]}` : firstKnown ? ` before ${firstKnown}` : ''
-    return `alter type ${definition.name} add value ${label}${next}`
-  })
-}
-
 /** What Postgres drops with a table, a view or a column, and comments on what is dropped. */
-function droppedWithOthers(
+function* droppedWithOthers(
   from: Schema,
   to: Schema,
   removed: ReadonlySet<string>,
   tables: ReadonlyMap<string, TableChange>,
-): (definition: Definition) => boolean {
+): Sliced<(definition: Definition) => boolean> {
   const isRelation = (definition: Definition) => isTable(definition) || isView(definition)
   const relations = new Set(
-    from.definitions.filter(each => removed.has(each.id) && isRelation(each)).map(({ name }) => name),
+    yield* collect(from.definitions, each => (removed.has(each.id) && isRelation(each) ? [each.name] : [])),
   )
+  const isDropped = ({ to: id, columns }: Dependency) =>
+    removed.has(id) || columns.some(column => tables.get(id)?.dropped.has(column))
   const commented = new Set(
-    from.needs
-      .filter(({ from: id }) => kindOf(id) === 'comment')
-      .filter(
-        ({ to: id, columns }) =>
-          removed.has(id) || columns.some(column => tables.get(id)?.dropped.has(column)),
-      )
-      .map(({ from: id }) => id),
+    yield* collect(from.needs, each =>
+      kindOf(each.from) === 'comment' && isDropped(each) ? [each.from] : [],
+    ),
   )
   const identities = new Set(
-    to.columns.filter(({ identity }) => identity).map(({ table, name }) => `${table}.${name}`),
+    yield* collect(to.columns, ({ identity, table, name }) => (identity ? [`${table}.${name}`] : [])),
   )
   return definition => {
     if (isComment(definition)) return commented.has(definition.id)
@@ -249,3 +256,5 @@ function ownersOf({ name, sql }: Definition): string[] {
 }
 
 const longestFirstLine = 10_000
+/** Searching so many characters takes about as long as one definition. */
+const charactersPerUnit = 50

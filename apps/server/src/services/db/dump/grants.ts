@@ -1,4 +1,6 @@
 // The statements that give objects their grants, for a new object and for one whose grants differ.
+import type { Sliced } from '#src/kernel/slices.ts'
+import { collect, sliceCounter } from './collections.ts'
 import {
   type ColumnGrants,
   type DefaultGrants,
@@ -16,19 +18,19 @@ export interface Grants {
 }
 
 /** Statements for an empty project. Its logins are other ones. */
-export function grantStatements({ objects, columns, defaults }: Grants): string[] {
+export function* grantStatements({ objects, columns, defaults }: Grants): Sliced<string[]> {
   const shared = (rights: Rights): Rights =>
     Object.fromEntries(Object.entries(rights).filter(([caller]) => sharedCallers.includes(caller)))
   return [
-    ...objects
-      .filter(({ actual, expected }) => !isSame(shared(actual), expected))
-      .map(({ object, actual }) => allGrants(object, shared(actual))),
-    ...columns.flatMap(({ table, column, actual, isOfPlatform }) =>
+    ...(yield* collect(objects, ({ object, actual, expected }) =>
+      isSame(shared(actual), expected) ? [] : [allGrants(object, shared(actual))],
+    )),
+    ...(yield* collect(columns, ({ table, column, actual, isOfPlatform }) =>
       isOfPlatform ? [] : joined(columnChange(table, column, {}, shared(actual))),
-    ),
-    ...defaults
-      .filter(({ caller }) => sharedCallers.includes(caller))
-      .map(each => defaultGrant(each, each.actual)),
+    )),
+    ...(yield* collect(defaults, each =>
+      sharedCallers.includes(each.caller) ? [defaultGrant(each, each.actual)] : [],
+    )),
   ]
 }
 
@@ -40,15 +42,18 @@ export interface Created {
   hasColumn(table: string, column: string): boolean
 }
 
-export function grantChanges(from: Grants, to: Grants, created: Created): string[] {
-  const before = new Map(from.objects.map(each => [each.object, each]))
-  const columnsBefore = new Map(from.columns.map(each => [keyOfColumn(each), each]))
-  const columnsAfter = new Map(to.columns.map(each => [keyOfColumn(each), each]))
+export function* grantChanges(from: Grants, to: Grants, created: Created): Sliced<string[]> {
+  const isComplete = sliceCounter()
+  const before = yield* byKey(from.objects, ({ object }) => object)
+  const after = yield* byKey(to.objects, ({ object }) => object)
+  const columnsBefore = yield* byKey(from.columns, keyOfColumn)
+  const columnsAfter = yield* byKey(to.columns, keyOfColumn)
   const hasOtherDefaults = from.defaults.length > 0
   /** Revoking a privilege on a table revokes it on its columns, too. */
   const reset = new Set<string>()
   const statements: string[] = []
   for (const each of to.objects) {
+    if (isComplete()) yield
     const old = before.get(each.object)
     if (!old || created.hasObject(each)) {
       reset.add(each.object)
@@ -62,37 +67,45 @@ export function grantChanges(from: Grants, to: Grants, created: Created): string
   }
   const isReset = (table: string, column: string) =>
     reset.has(`table ${table}`) || created.hasColumn(table, column)
-  const kept = new Set(to.objects.map(({ object }) => object))
-  for (const [key, { table, column, actual }] of columnsBefore)
-    if (!columnsAfter.has(key) && kept.has(`table ${table}`) && !isReset(table, column))
+  for (const [key, { table, column, actual }] of columnsBefore) {
+    if (isComplete()) yield
+    if (!columnsAfter.has(key) && after.has(`table ${table}`) && !isReset(table, column))
       statements.push(...joined(columnChange(table, column, actual, {})))
-  for (const [key, { table, column, actual }] of columnsAfter)
-    statements.push(
-      ...joined(
-        columnChange(
-          table,
-          column,
-          isReset(table, column) ? {} : (columnsBefore.get(key)?.actual ?? {}),
-          actual,
-        ),
-      ),
-    )
-  return [...statements, ...defaultChanges(from, to)]
+  }
+  for (const [key, { table, column, actual }] of columnsAfter) {
+    if (isComplete()) yield
+    const was = isReset(table, column) ? {} : (columnsBefore.get(key)?.actual ?? {})
+    statements.push(...joined(columnChange(table, column, was, actual)))
+  }
+  return [...statements, ...(yield* defaultChanges(from, to))]
 }
 
-function defaultChanges(from: Grants, to: Grants): string[] {
+function* defaultChanges(from: Grants, to: Grants): Sliced<string[]> {
   const keyOf = ({ place, kind, caller }: DefaultGrants) => `${place}${kind} ${caller}`
-  const before = new Map(from.defaults.map(each => [keyOf(each), each]))
-  const after = new Map(to.defaults.map(each => [keyOf(each), each]))
-  const places = new Set(['', ...to.objects.map(({ object }) => `in ${object} `)])
+  const before = yield* byKey(from.defaults, keyOf)
+  const after = yield* byKey(to.defaults, keyOf)
+  const schemas = yield* collect(to.objects, ({ object }) =>
+    object.startsWith('schema ') ? [`in ${object} `] : [],
+  )
+  const places = new Set(['', ...schemas])
   return [
-    ...from.defaults
-      .filter(each => !after.has(keyOf(each)) && places.has(each.place))
-      .map(each => defaultGrant(each, each.expected)),
-    ...to.defaults
-      .filter(each => before.get(keyOf(each))?.actual.join() !== each.actual.join())
-      .map(each => defaultGrant(each, each.actual)),
+    ...(yield* collect(from.defaults, each =>
+      !after.has(keyOf(each)) && places.has(each.place) ? [defaultGrant(each, each.expected)] : [],
+    )),
+    ...(yield* collect(to.defaults, each =>
+      before.get(keyOf(each))?.actual.join() === each.actual.join() ? [] : [defaultGrant(each, each.actual)],
+    )),
   ]
+}
+
+function* byKey<T>(items: readonly T[], keyOf: (item: T) => string): Sliced<Map<string, T>> {
+  const isComplete = sliceCounter()
+  const found = new Map<string, T>()
+  for (const item of items) {
+    if (isComplete()) yield
+    found.set(keyOf(item), item)
+  }
+  return found
 }
 
 const keyOfColumn = ({ table, column }: ColumnGrants) => `${table} ${column}`

@@ -2,7 +2,8 @@
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
-import { inDependencyOrder } from './schema.ts'
+import { inSlices } from '#src/kernel/slices.ts'
+import { inDependencyOrder } from './dependency-order.ts'
 
 const maxBytes = 50 * 1024 * 1024
 const rowsAtOnce = 500
@@ -26,7 +27,7 @@ export async function dataScript(session: Session): Promise<string[]> {
   const definitions = tables.map(({ id, name }) => ({ id, rank: 0, name, sql: '', undo: '' }))
   const script: string[] = []
   let length = 0
-  for (const { id } of inDependencyOrder(definitions, needs))
+  for (const { id } of await inSlices(inDependencyOrder(definitions, needs)))
     for await (const statement of inserts(session, byId.get(id)!)) {
       script.push(statement)
       length += statement.length

@@ -1,7 +1,9 @@
 // Dumps the project's schema as one script, in dependency order.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import type { Sliced } from '#src/kernel/slices.ts'
+import { atOnce, inSlices, type Sliced } from '#src/kernel/slices.ts'
+import { collect, sliceCounter } from './collections.ts'
+import { commentLine } from './comment.ts'
 import {
   type Definition,
   definitionQueries,
@@ -12,9 +14,11 @@ import {
   tableColumns,
 } from './definitions-store.ts'
 import { type Dependency, dependencies } from './dependencies-store.ts'
+import { inDependencyOrder } from './dependency-order.ts'
 import { type Grants, grantStatements } from './grants.ts'
 import type { Rights } from './grants-store.ts'
 import * as grantsStore from './grants-store.ts'
+import { replaceAll } from './text-search.ts'
 
 export interface Schema {
   /** In dependency order. */
@@ -28,8 +32,8 @@ export interface Schema {
   canSetExpression: boolean
 }
 
-/** Bounds synchronous steps over all objects to a few milliseconds. */
-const maxDefinitions = 50_000
+/** They bound the memory that a schema takes. */
+export const limits = { definitions: 50_000, dependencies: 250_000 }
 const maxCharacters = 50 * 1024 * 1024
 
 const tooLarge = (what: string) =>
@@ -39,18 +43,22 @@ const tooLarge = (what: string) =>
   )
 
 /** Must run in a repeatable-read transaction. */
-export async function readSchema(session: Session): Promise<Schema> {
+export async function readSchema(session: Session, most = limits): Promise<Schema> {
   await readCatalogOnly(session)
   const definitions: Definition[] = []
-  for (const query of definitionQueries) {
+  for (const query of definitionQueries(most.definitions + 1)) {
     for (const definition of await session.rows<Definition>(query)) definitions.push(definition)
-    if (definitions.length > maxDefinitions)
-      throw tooLarge(`more than ${maxDefinitions} tables, columns, functions and the like`)
+    if (definitions.length > most.definitions)
+      throw tooLarge(`more than ${most.definitions} tables, columns, functions and the like`)
   }
-  const needs = await session.rows<Dependency>(dependencies)
-  const missing = await session.rows<{ what: string }>(omitted)
+  const needs = await session.rows<Dependency>(dependencies(most.dependencies + 1))
+  if (needs.length > most.dependencies)
+    throw tooLarge(`more than ${most.dependencies} dependencies between its objects`)
+  const missing = await session.rows<{ what: string }>(omitted(most.definitions + 1))
+  if (missing.length > most.definitions)
+    throw tooLarge(`more than ${most.definitions} operators, collations and the like`)
   return {
-    definitions: inDependencyOrder(definitions, needs),
+    definitions: await inSlices(inDependencyOrder(definitions, needs)),
     columns: await session.rows<TableColumn>(tableColumns),
     needs,
     grants: {
@@ -64,85 +72,64 @@ export async function readSchema(session: Session): Promise<Schema> {
 }
 
 /** Empty if the project has no objects. */
-export const schemaScript = ({ definitions, grants, omitted }: Schema): string[] =>
-  scriptFrom(
-    [...definitions.filter(each => !each.isInitial).map(each => each.sql), ...grantStatements(grants)],
-    omitted,
-  )
+export const schemaScript = (schema: Schema): string[] => atOnce(schemaScriptOf(schema))
 
-/** Definitions in one slice. */
-export const sliceSize = 200
+/** The same in slices. */
+export function* schemaScriptOf({ definitions, grants, omitted }: Schema): Sliced<string[]> {
+  const created = yield* collect(definitions, each => (each.isInitial ? [] : [each.sql]))
+  return yield* scriptFrom([...created, ...(yield* grantStatements(grants))], omitted)
+}
 
 /** Roles of a project begin with its ref. For comparisons they get the names that another project would give them. */
 export function* renameRoles(schema: Schema, { from, to }: { from: string; to: string }): Sliced<Schema> {
-  const renamed = (text: string) => text.replaceAll(from, to)
+  const isComplete = sliceCounter()
   const definitions: Definition[] = []
   for (const definition of schema.definitions) {
-    if (definitions.length % sliceSize === 0) yield
     const { sql, undo, name } = definition
-    definitions.push({ ...definition, name: renamed(name), sql: renamed(sql), undo: renamed(undo) })
+    if (isComplete(1 + Math.ceil(sql.length / charactersPerUnit))) yield
+    definitions.push({
+      ...definition,
+      name: name.replaceAll(from, to),
+      sql: yield* replaceAll(sql, from, to),
+      undo: undo.replaceAll(from, to),
+    })
   }
-  const { objects, columns, defaults } = schema.grants
+  const renamed = (text: string) => text.replaceAll(from, to)
   const inRights = (rights: Rights): Rights =>
     Object.fromEntries(Object.entries(rights).map(([caller, privileges]) => [renamed(caller), privileges]))
+  const { objects, columns, defaults } = schema.grants
   return {
     ...schema,
     definitions,
     grants: {
-      objects: objects.map(each => ({
-        ...each,
-        actual: inRights(each.actual),
-        expected: inRights(each.expected),
-      })),
-      columns: columns.map(each => ({ ...each, actual: inRights(each.actual) })),
-      defaults: defaults.map(each => ({ ...each, caller: renamed(each.caller) })),
+      objects: yield* collect(objects, each => [
+        { ...each, actual: inRights(each.actual), expected: inRights(each.expected) },
+      ]),
+      columns: yield* collect(columns, each => [{ ...each, actual: inRights(each.actual) }]),
+      defaults: yield* collect(defaults, each => [{ ...each, caller: renamed(each.caller) }]),
     },
   }
 }
 
-/** Returns the script in chunks. */
-export function scriptFrom(statements: readonly string[], omitted: readonly string[]): string[] {
-  if (statements.length === 0 && omitted.length === 0) return []
-  const characters = statements.reduce((sum, { length }) => sum + length, 0)
-  if (characters > maxCharacters) throw tooLarge(`more than ${maxCharacters / 1024 / 1024} MB as SQL`)
-  // Function bodies may reference objects that are created later.
-  return [
-    'set check_function_bodies = off;\n',
-    ...statements.map(each => `\n${each};\n`),
-    ...omitted.map(what => `\n-- Not in here, to be made by hand: ${what}`),
-  ]
-}
+/** Renaming so many characters takes about as long as one name. */
+const charactersPerUnit = 500
 
-/** Sorts by rank and name, but after all dependencies. In a cycle, the object visited first comes last. */
-export function inDependencyOrder(
-  definitions: readonly Definition[],
-  needs: readonly { from: string; to: string }[],
-): Definition[] {
-  const byId = new Map(definitions.map(definition => [definition.id, definition]))
-  const before = (a: Definition, b: Definition) =>
-    a.rank - b.rank || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
-  const needed = Map.groupBy(
-    needs.filter(({ from, to }) => from !== to && byId.has(to)),
-    ({ from }) => from,
-  )
-  const ordered: Definition[] = []
-  const seen = new Set<string>()
-  const place = (first: Definition): void => {
-    // An explicit stack, because chains of views can exceed the call stack.
-    const stack: { definition: Definition; rest: Iterator<Definition> }[] = []
-    const enter = (definition: Definition) => {
-      if (seen.has(definition.id)) return
-      seen.add(definition.id)
-      const rest = (needed.get(definition.id) ?? []).map(({ to }) => byId.get(to)!)
-      stack.push({ definition, rest: rest.toSorted(before).values() })
-    }
-    enter(first)
-    for (let top = stack.at(-1); top; top = stack.at(-1)) {
-      const { done, value: next } = top.rest.next()
-      if (done) ordered.push(stack.pop()!.definition)
-      else enter(next)
-    }
+/** Returns the script in chunks. */
+export function* scriptFrom(statements: readonly string[], omitted: readonly string[]): Sliced<string[]> {
+  if (statements.length === 0 && omitted.length === 0) return []
+  // Function bodies may reference objects that are created later.
+  const script = ['set check_function_bodies = off;\n']
+  const isComplete = sliceCounter()
+  let characters = 0
+  for (const statement of statements) {
+    if (isComplete()) yield
+    characters += statement.length
+    if (characters > maxCharacters) throw tooLarge(`more than ${maxCharacters / 1024 / 1024} MB as SQL`)
+    script.push(`\n${statement};\n`)
   }
-  for (const definition of definitions.toSorted(before)) place(definition)
-  return ordered
+  for (const what of omitted) {
+    if (isComplete()) yield
+    script.push(`\n${commentLine(`Not in here, to be made by hand: ${what}`)}`)
+  }
+  return script
 }
