@@ -5,10 +5,12 @@ import { literal } from '#src/kernel/postgres/sql.ts'
 
 /** Requests run as these roles, so a function of the tenant can create objects that they own. */
 const requestRoles: readonly string[] = ['anon', 'authenticated', 'service_role']
-/** Postgres doubles quotes within names and strings. */
-const quotedText = /"(?:[^"]|"")*"|'(?:[^']|'')*'/g
-/** Tenants have no right to create triggers with functions of the platform. Those of the platform have no condition. */
-const platformTrigger = /^(?!.* WHEN \().* EXECUTE FUNCTION platform\.\w+\(/s
+/** Names may have any words in them. Postgres doubles quotes within names. */
+const quotedName = /"[^"]*"/g
+/** A condition or a call, whichever comes first. Before it are only names. */
+const conditionOrCall = / (?:WHEN \(|EXECUTE FUNCTION (platform\.\w+\()?)/
+/** Longer than the names of all columns of a table. The literals behind them can have any length. */
+const longestNames = 512 * 1024
 
 /** Whether it is a role of the project with this ref, or one that serves its requests. */
 export const isTenantRole = (role: string, ref: string): boolean =>
@@ -16,8 +18,14 @@ export const isTenantRole = (role: string, ref: string): boolean =>
 
 /** Tenants can create triggers on tables of the platform, and the platform on those of tenants. */
 export function isTenants(object: DumpedObject, ref: string): boolean {
-  if (object.kind === 'TRIGGER') return !platformTrigger.test(object.sql.replace(quotedText, '""'))
+  if (object.kind === 'TRIGGER') return !isPlatformTrigger(object.sql)
   return isTenantRole(object.owner, ref)
+}
+
+/** Tenants have no right to create triggers with functions of the platform. Those of the platform have no condition. */
+function isPlatformTrigger(sql: string): boolean {
+  const found = conditionOrCall.exec(sql.slice(0, longestNames).replace(quotedName, '""'))
+  return found?.[1] !== undefined
 }
 
 /** Whether it is the platform's, and can be created before anything of the tenant. A cast has no owner, but uses types. */
@@ -41,11 +49,13 @@ export const isGuard = ({ kind, sql }: DumpedObject): boolean =>
 const triggerState =
   /\nALTER TABLE auth\.(\w+) (DISABLE|ENABLE ALWAYS|ENABLE REPLICA) TRIGGER (\w+|"(?:[^"]|"")*");\s*$/
 
+const longestState = 1000
+
 /** As the tenant itself must create it. */
 export function tenantStatement({ kind, sql }: DumpedObject): string {
   if (kind !== 'TRIGGER') return sql
-  return sql.replace(triggerState, (_, table: string, state: string, name: string) => {
-    const trigger = name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : name
-    return `\ncall platform.set_auth_trigger(${[table, trigger, state.toLowerCase()].map(literal).join(', ')});`
-  })
+  const [found, table, state, name] = triggerState.exec(sql.slice(-longestState)) ?? []
+  if (!found || !table || !state || !name) return sql
+  const trigger = name.startsWith('"') ? name.slice(1, -1).replaceAll('""', '"') : name
+  return `${sql.slice(0, -found.length)}\ncall platform.set_auth_trigger(${[table, trigger, state.toLowerCase()].map(literal).join(', ')});`
 }
