@@ -14,6 +14,7 @@ import {
   tenantLogin,
 } from './logins.ts'
 import { defaultPrivilegesOf, type GrantsFor } from './project-grants.ts'
+import { dropRoles } from './role-removal.ts'
 
 export interface Provisioner {
   create(ref: string): Promise<void>
@@ -29,7 +30,7 @@ export interface Provisioner {
   /**
    * Disables the project's logins and drops its databases and roles. False if a database could not be dropped before the
    * timeout, because a backend cannot be interrupted. That backend may be in any database of the server, since DROP
-   * DATABASE waits until every backend has released its open files.
+   * DATABASE waits until every backend has released its open files. Also false if another database still names the roles.
    */
   drop(ref: string, timeoutMs: number, signal?: AbortSignal): Promise<boolean>
 }
@@ -129,8 +130,7 @@ export function createProvisioner(
       if (!(await areEmpty(session, databases, dropMs))) return false
       for (const database of databases)
         if (!(await insist(session, () => dropDatabase(session, database, dropMs)))) return false
-      await insist(session, () => session.script(`drop role if exists ${roles.map(identifier).join(', ')}`))
-      return true
+      return dropRoles(session, roles, { address: cluster.address, insist, signal })
     }
     return withClient(cluster.address, cluster.control, controlSettings, work, { signal })
   }
