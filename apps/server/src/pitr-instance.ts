@@ -20,7 +20,7 @@ import {
 import { startWalArchive } from '#src/kernel/postgres/recovery/wal-archive.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { archiveStore } from '#src/services/pitr/archive.ts'
-import { checkSpace } from '#src/services/pitr/prepare.ts'
+import { checkSpace } from '#src/services/pitr/space.ts'
 import { findJob } from '#src/services/pitr/store.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 import { recordInstanceCutover } from '#src/tenancy/instance-cutover.ts'

@@ -16,7 +16,10 @@ test('pitr: without enough space a recovery fails, says how much it needs, and c
   await project.sql('insert into notes values (2)')
   const job = await platform.recover(project.id, target)
   assert.equal(job.status, 'failed')
-  assert.match(job.error!, /^there is too little space: \d+ MB are needed, and 0 MB are free$/)
+  assert.match(
+    job.error!,
+    /^there is too little space: \d+ MB are needed, and 0 MB are free beyond PLATFORM_DISK_RESERVE_MB$/,
+  )
   assert.deepEqual(await project.rows('select n from public.notes order by n'), [{ n: 1 }, { n: 2 }])
   const ref = await platform.refOf(project.id)
   assert.deepEqual(

@@ -2,6 +2,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pitrApi } from '@plinth/contract/pitr.ts'
 import { startChore } from '#src/kernel/chores.ts'
+import { freeBytes } from '#src/kernel/disk-space.ts'
 import { workerMetrics } from '#src/kernel/metrics.ts'
 import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
@@ -15,6 +16,7 @@ import { openRecoveryArchive } from './archive.ts'
 import { createPitrHealth } from './health.ts'
 import { pitrRoutes } from './management-routes.ts'
 import { pitrService } from './service.ts'
+import { createSpaceClaims } from './space.ts'
 import * as store from './store.ts'
 import { type PitrWorkerDeps, startPitrWorkers } from './worker.ts'
 
@@ -25,8 +27,10 @@ export interface EmbeddedServer {
 }
 
 interface PitrDeps
-  extends Omit<PitrWorkerDeps, 'archive' | 'place' | 'engineSettings' | 'copies' | 'dropCopy'> {
+  extends Omit<PitrWorkerDeps, 'archive' | 'place' | 'engineSettings' | 'copies' | 'claims' | 'dropCopy'> {
   owner: OwnerWork
+  /** Free bytes on the disk of the databases, beyond the reserve. */
+  freeForDatabases(): Promise<number | undefined>
   /** Undefined with an external server. */
   embedded: EmbeddedServer | undefined
   settings: { isOn: boolean; days: number }
@@ -101,6 +105,7 @@ export async function openPitr(deps: PitrDeps): Promise<Service> {
     place,
     engineSettings,
     copies,
+    claims: createSpaceClaims(() => freeForRecoveries(deps, place)),
     dropCopy: database => dropCopy(cluster, database),
   })
   const controlName = cluster.control
@@ -121,6 +126,11 @@ export async function openPitr(deps: PitrDeps): Promise<Service> {
       await archive.close()
     },
   }
+}
+
+/** The second servers are beside the cluster, whose directory may be on another disk. */
+async function freeForRecoveries({ freeForDatabases }: PitrDeps, { home }: Place): Promise<number> {
+  return Math.min(await freeBytes(home), (await freeForDatabases()) ?? Number.POSITIVE_INFINITY)
 }
 
 /** Copies that have waited too long, and what a crash has left. */

@@ -9,12 +9,16 @@ import { restoreDatabase } from '#src/archive/restore-database.ts'
 import { writeControl } from '#src/archive/write-control.ts'
 import { type Watching, writeDatabase } from '#src/archive/write-database.ts'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
-import { freeBytes } from '#src/kernel/disk-space.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import { type Database, withClient } from '#src/kernel/postgres/database.ts'
 import type { Place } from '#src/kernel/postgres/engine/place.ts'
 import { planRecovery, type RecoveryPlan } from '#src/kernel/postgres/recovery/catalogue.ts'
-import { databaseBytes, neededBytes, recoverAside } from '#src/kernel/postgres/recovery/recovery.ts'
+import {
+  databaseBytes,
+  neededBytes,
+  type RecoveredServer,
+  recoverAside,
+} from '#src/kernel/postgres/recovery/recovery.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { version } from '#src/kernel/version.ts'
 import type { BackupsService } from '#src/services/backups/service.ts'
@@ -23,6 +27,7 @@ import type { Logins } from '#src/tenancy/logins.ts'
 import type { ProjectData } from '#src/tenancy/project-data.ts'
 import { databasesOf, recoveredOf } from '#src/tenancy/provision.ts'
 import type { RecoveryArchive } from './archive.ts'
+import type { SpaceClaims } from './space.ts'
 import * as store from './store.ts'
 
 export interface PrepareDeps {
@@ -40,6 +45,7 @@ export interface PrepareDeps {
   logins: Logins
   dataDir: string
   backups: BackupsService
+  claims: SpaceClaims
   dropCopy(database: string): Promise<void>
 }
 
@@ -54,71 +60,80 @@ const namedDifferences = 10
 export const recoveredDatabases = (control: string, ref: string): string[] => [control, ...databasesOf(ref)]
 
 export async function prepareCopy(deps: PrepareDeps, job: store.Job, watching: Watching): Promise<Prepared> {
-  const { control, copies } = deps
+  const { control, cluster, archive, copies } = deps
+  const { signal } = watching
   const project = await store.findProject(control, job.project_id)
   if (!project) throw new Error('the project was deleted')
   const database = recoveredOf(project.ref)
   // Of earlier attempts, and of jobs that were given up.
   await deps.dropCopy(database)
   await copies.removeFolder(project.id)
+  watching.progress('recovering', 0)
+  await archive.catchUp(signal)
+  const plan = planRecovery(await archive.catalogue(signal), job.target_time)
+  const databases = recoveredDatabases(cluster.control, project.ref)
+  const copy = copyBytes(plan, databases)
+  const space = await deps.claims.claim(neededBytes(plan, databases) + copy, signal)
   try {
-    const manifest = await archiveRecovered(deps, job, project.ref, watching)
+    const server = await startServer(deps, plan, databases, signal)
+    space.reduceTo(copy)
+    const manifest = await archiveRecovered(deps, job, project.ref, server, watching).finally(server.stop)
     const warnings = await restoreCopy(deps, job, project, manifest, watching)
     return { manifest, warnings }
   } catch (error) {
     await deps.dropCopy(database).catch(() => {})
     await copies.removeFolder(project.id).catch(() => {})
     throw error
+  } finally {
+    space.release()
   }
 }
 
-/** Runs the second server until the project is archived. */
-async function archiveRecovered(
-  deps: PrepareDeps,
-  job: store.Job,
-  ref: string,
-  watching: Watching,
-): Promise<store.StoredManifest> {
-  const { archive, cluster, place, copies, deriveKey, dataDir } = deps
-  const { signal } = watching
-  watching.progress('recovering', 0)
-  await archive.catchUp(signal)
-  const plan = planRecovery(await archive.catalogue(signal), job.target_time)
-  const databases = recoveredDatabases(cluster.control, ref)
-  await checkSpace(place, neededBytes(plan, databases) + copyBytes(plan, databases))
-  const server = await recoverAside({
+const startServer = async (
+  { archive, cluster, place, engineSettings: settings }: PrepareDeps,
+  plan: RecoveryPlan,
+  databases: readonly string[],
+  signal: AbortSignal,
+): Promise<RecoveredServer> =>
+  recoverAside({
     place,
     store: await archive.store(signal),
     plan,
     databases,
     password: cluster.address.password,
-    settings: deps.engineSettings,
+    settings,
     signal,
   })
-  try {
-    const writer = writeArchive(copies, deriveKey, {
-      project: job.project_id,
-      backup: job.id,
-      attempt: job.attempts,
-    })
-    let exported: (Pick<Manifest, 'services' | 'files'> & { project: ArchivedProject }) | undefined
-    const source = { address: server.address, database: ref, dataDir }
-    const database = await writeDatabase(writer, source, watching, async () => {
-      exported = await exportControl(deps, server.address, writer, job.project_id)
-    })
-    const { services, files, project } = exported!
-    let [fileCount, fileBytes] = [0, 0]
-    for await (const { size } of readLines<{ size: number }>(writer.read(files))) {
-      fileCount++
-      fileBytes += size
-    }
-    const counted = { fileCount, fileBytes }
-    const contents = { project, database, services, files, ...counted }
-    const packed = await writer.finish({ backup: job.id, platform: version, ...contents })
-    return { ...packed, attempt: job.attempts }
-  } finally {
-    await server.stop()
+
+/** Writes the project from the second server into an archive. */
+async function archiveRecovered(
+  deps: PrepareDeps,
+  job: store.Job,
+  ref: string,
+  server: RecoveredServer,
+  watching: Watching,
+): Promise<store.StoredManifest> {
+  const { copies, deriveKey, dataDir } = deps
+  const writer = writeArchive(copies, deriveKey, {
+    project: job.project_id,
+    backup: job.id,
+    attempt: job.attempts,
+  })
+  let exported: (Pick<Manifest, 'services' | 'files'> & { project: ArchivedProject }) | undefined
+  const source = { address: server.address, database: ref, dataDir }
+  const database = await writeDatabase(writer, source, watching, async () => {
+    exported = await exportControl(deps, server.address, writer, job.project_id)
+  })
+  const { services, files, project } = exported!
+  let [fileCount, fileBytes] = [0, 0]
+  for await (const { size } of readLines<{ size: number }>(writer.read(files))) {
+    fileCount++
+    fileBytes += size
   }
+  const counted = { fileCount, fileBytes }
+  const contents = { project, database, services, files, ...counted }
+  const packed = await writer.finish({ backup: job.id, platform: version, ...contents })
+  return { ...packed, attempt: job.attempts }
 }
 
 /** The control database as it was, which may have been that of an earlier release. */
@@ -164,17 +179,6 @@ async function restoreCopy(
     : [`${missing} files of this time were removed since then, and no backup has them. They stay missing.`]
 }
 
-/** Beside the cluster. */
-export async function checkSpace(place: Place, needed: number): Promise<void> {
-  const free = await freeBytes(place.home)
-  if (free < needed)
-    throw new Error(
-      `there is too little space: ${megabytes(needed)} MB are needed, and ${megabytes(free)} MB are free`,
-    )
-}
-
 /** The copy is about as large as the databases, and WAL is written for it. */
 const copyBytes = (plan: RecoveryPlan, databases: readonly string[]) =>
   Math.round(2.2 * databaseBytes(plan, databases))
-
-const megabytes = (bytes: number) => Math.ceil(bytes / 1_000_000)

@@ -9,11 +9,14 @@ import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { startWorker, type Worker } from '#src/kernel/worker.ts'
 import type { Room } from '#src/kernel/worker-slots.ts'
 import { recoveredOf } from '#src/tenancy/provision.ts'
+import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { type PrepareDeps, type Prepared, prepareCopy } from './prepare.ts'
 import { reasonOf } from './reason.ts'
+import { aboveReserve } from './space.ts'
 import * as store from './store.ts'
 
 export interface PitrWorkerDeps extends PrepareDeps {
+  spaceCheck: SpaceCheck
   log: Log
 }
 
@@ -77,10 +80,12 @@ export function startPitrWorkers(deps: PitrWorkerDeps): PitrWorkers {
 
   async function run(job: store.Job, signal: AbortSignal): Promise<Outcome> {
     if (job.attempts > maxAttempts) throw new Error(`the platform stopped ${maxAttempts} times meanwhile`)
-    if (job.status !== 'cutting_over')
-      return { kind: 'prepared', prepared: await prepareCopy(deps, job, watching(job, signal)) }
-    await cutOver(job, signal)
-    return { kind: 'cut over' }
+    if (job.status === 'cutting_over') {
+      await cutOver(job, signal)
+      return { kind: 'cut over' }
+    }
+    const prepare = (within: AbortSignal) => prepareCopy(deps, job, watching(job, within))
+    return { kind: 'prepared', prepared: await aboveReserve(deps.spaceCheck, signal, prepare) }
   }
 
   async function act(job: store.Job, signal: AbortSignal): Promise<Outcome> {

@@ -70,7 +70,8 @@ export async function recoverAside(options: RecoveryOptions): Promise<RecoveredS
   const place = placeInside(options.place, `${directoryPrefix}${orderedUuid()}`)
   let postmaster: LaunchedChild | undefined
   const stop = async () => {
-    await postmaster?.stop()
+    // A shutdown would write a checkpoint first, perhaps to a disk that is full.
+    if (postmaster) await stopProcess(postmaster, crashSteps, 'Postgres')
     await removePlace(place)
   }
   try {

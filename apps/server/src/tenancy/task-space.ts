@@ -1,6 +1,6 @@
 // A task writes until it ends, which no check of a request notices. If the disk fills up, Postgres stops for all projects.
 import { startChore } from '#src/kernel/chores.ts'
-import type { SpaceCheck } from '#src/tenancy/space-check.ts'
+import type { SpaceCheck } from './space-check.ts'
 
 const lookMs = 500
 
@@ -17,7 +17,7 @@ export async function whileDiskHasSpace<T>(
   }
   look()
   full.signal.throwIfAborted()
-  const looking = startChore({ name: 'backups: notice a full disk', everyMs: lookMs, run: look })
+  const looking = startChore({ name: 'notice a full disk', everyMs: lookMs, run: look })
   try {
     return await work(AbortSignal.any([signal, full.signal]))
   } catch (error) {

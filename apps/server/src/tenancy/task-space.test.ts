@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Refusal } from '#src/kernel/errors.ts'
-import { whileDiskHasSpace } from './disk-reserve.ts'
+import { whileDiskHasSpace } from './task-space.ts'
 
 const full = new Refusal('disk_reserve_reached', 'no space')
 const { signal } = new AbortController()
 
-test('backups: a task ends with the refusal once the disk reserve is reached', async () => {
+test('tasks: a task ends with the refusal once the disk reserve is reached', async () => {
   let found: Refusal | undefined
   const work = whileDiskHasSpace({ refusal: () => found }, signal, async within => {
     found = full
@@ -16,7 +16,7 @@ test('backups: a task ends with the refusal once the disk reserve is reached', a
   await assert.rejects(work, full)
 })
 
-test('backups: no task begins while the disk reserve is reached', async () => {
+test('tasks: no task begins while the disk reserve is reached', async () => {
   await assert.rejects(
     whileDiskHasSpace({ refusal: () => full }, signal, () => assert.fail('it has begun')),
     full,
