@@ -103,9 +103,9 @@ export function dbService({ control, owner, databases, shadows }: DbDeps) {
     /** Dumps the whole schema, or the difference to the recorded migrations. */
     async schema(id: string, isBeyondMigrations: boolean) {
       const actual = await owner.look(id, session => readSchema(session).catch(refused))
-      if (!isBeyondMigrations) return script(schemaScript(actual))
+      if (!isBeyondMigrations) return script(await inSlices(schemaScript(actual)))
       const migrations = await owner.look(id, recordedMigrations)
-      if (migrations.length === 0) return script(schemaScript(actual))
+      if (migrations.length === 0) return script(await inSlices(schemaScript(actual)))
       const { ref } = await owner.tenant(id)
       const planned = await shadows.within(ref, session => schemaAfter(session, migrations))
       return script(await inSlices(differenceScript(planned, actual)))

@@ -1,7 +1,7 @@
 // Dumps the project's schema as one script, in dependency order.
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
-import { atOnce, inSlices, type Sliced } from '#src/kernel/slices.ts'
+import { inSlices, type Sliced } from '#src/kernel/slices.ts'
 import { collect, sliceCounter } from './collections.ts'
 import { commentLine } from './comment.ts'
 import {
@@ -72,10 +72,7 @@ export async function readSchema(session: Session, most = limits): Promise<Schem
 }
 
 /** Empty if the project has no objects. */
-export const schemaScript = (schema: Schema): string[] => atOnce(schemaScriptOf(schema))
-
-/** The same in slices. */
-export function* schemaScriptOf({ definitions, grants, omitted }: Schema): Sliced<string[]> {
+export function* schemaScript({ definitions, grants, omitted }: Schema): Sliced<string[]> {
   const created = yield* collect(definitions, each => (each.isInitial ? [] : [each.sql]))
   return yield* scriptFrom([...created, ...(yield* grantStatements(grants))], omitted)
 }
