@@ -10,6 +10,7 @@ import type { ArchiveReader } from './archive.ts'
 import * as store from './database-store.ts'
 import type { LargeObject, Manifest, Sequence } from './manifest.ts'
 import { type Refs, renamed, renameObjects } from './refs.ts'
+import { readSequences } from './sequences-store.ts'
 import { type DatabaseSource, maxSchemaBytes, type Watching } from './write-database.ts'
 
 const lanes = 2
@@ -37,17 +38,18 @@ export async function compareDatabase(
   const lane = () =>
     withCopySession(address, database, { settings: dumpSettings, signal }, async session => {
       for (let table = waiting.shift(); table; table = waiting.shift()) {
-        const hash = await hashOf(
-          session,
-          store.copyTable(table.name, table.columns, table.condition ?? null),
-          progress,
-        )
+        const { name, columns, condition = null } = table
+        if (condition) await session.run(`begin; ${store.holdTable(name)}`)
+        const hash = await hashOf(session, store.copyTable(name, columns, condition), progress)
+        if (condition) await session.run('commit')
         if (hash !== table.file.sha256) differences.push(`the rows of ${table.name} differ`)
       }
     })
   await Promise.all(Array.from({ length: lanes }, lane))
   await withCopySession(address, database, { settings: dumpSettings, signal }, async session => {
-    const values = new Map((await store.readSequences(session)).map(each => [each.name, placeOf(each)]))
+    const values = new Map(
+      (await readSequences(session, work => work(session))).map(each => [each.name, placeOf(each)]),
+    )
     for (const sequence of contents.sequences)
       if (values.get(sequence.name) !== placeOf(sequence) && !store.uncompared.includes(sequence.name))
         differences.push(`the sequence ${sequence.name} differs`)

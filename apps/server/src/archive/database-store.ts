@@ -1,9 +1,9 @@
 // Statements that read and write a project database for an archive. They run in sessions that find nothing of the tenant
 // by name (search_path is empty), so every name has its schema.
-import type { CopySession } from '#src/kernel/postgres/copy.ts'
 import { guardedSettings, type Session } from '#src/kernel/postgres/database.ts'
 import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
 import type { LargeObject, LargeObjectRight, Sequence } from './manifest.ts'
+import { holdNames } from './sequences-store.ts'
 
 /** What a backup may contain. Its lists are in memory, and pg_dump locks every relation. */
 export const mostObjects = {
@@ -59,24 +59,6 @@ export const selectTables = `
    where c.relkind = 'r' and n.nspname <> 'information_schema' and n.nspname !~ '^pg_'
      and (d.objid is null or x.condition is not null)
    order by c.relpages desc, 1`
-
-const sequencesAtOnce = 200
-
-/** The catalogue does not have the place of a sequence that was set but not used since. */
-export async function readSequences(session: CopySession): Promise<Sequence[]> {
-  const names = (
-    await session.rows<{ name: string }>(`
-      select pg_catalog.format('%I.%I', s.schemaname, s.sequencename) as name from pg_catalog.pg_sequences s order by 1`)
-  ).map(({ name }) => name)
-  const found: Sequence[] = []
-  for (let at = 0; at < names.length; at += sequencesAtOnce) {
-    const some = names.slice(at, at + sequencesAtOnce)
-    const each = (name: string) =>
-      `select ${literal(name)} as name, last_value::pg_catalog.text as value, is_called::pg_catalog.text as is_called from ${name}`
-    found.push(...(await session.rows<Sequence>(some.map(each).join(' union all '))))
-  }
-  return found
-}
 
 export const selectExtensions = `
   select e.extname as name, pg_catalog.pg_get_userbyid(e.extowner) as owner
@@ -151,10 +133,22 @@ export const isNeededWithoutRows = (name: string) =>
 
 const list = (columns: readonly string[]) => (columns.length > 0 ? ` (${columns.join(', ')})` : '')
 
+/** COPY of a table is not planned and calls no casts, so it is safe whatever has the name. */
 export const copyTable = (name: string, columns: readonly string[], condition: string | null) =>
   condition
     ? `copy (select ${columns.join(', ')} from ${name} ${condition}) to stdout`
     : `copy ${name}${list(columns)} to stdout`
+/**
+ * A condition is planned. So the table must be that of the superuser, to which the tenant can add nothing. Its name must not
+ * go to another relation before it is read.
+ */
+export const holdTable = (name: string) =>
+  holdNames(
+    [name],
+    `lock table ${name} in access share mode`,
+    `select c.relkind = 'r' and r.rolsuper from pg_catalog.pg_class c join pg_catalog.pg_roles r on r.oid = c.relowner
+      where c.oid = pg_catalog.to_regclass(given.name)`,
+  )
 export const fillTable = (name: string, columns: readonly string[]) =>
   `copy ${name}${list(columns)} from stdin`
 

@@ -9,6 +9,7 @@ import { inSlices } from '#src/kernel/slices.ts'
 import type { ArchiveWriter } from './archive.ts'
 import * as store from './database-store.ts'
 import type { ArchivedTable, DatabaseContents, LargeObject, OwnedObject } from './manifest.ts'
+import { readSequences } from './sequences-store.ts'
 
 /** What pg_dump lists, such as tables, constraints, grants and functions. A restore has the list in memory. */
 const maxObjects = 50_000
@@ -74,7 +75,7 @@ export function writeDatabase(
     schemaFile.catch(() => {})
     atOnce.push(schemaFile)
     const [server] = await main.rows<{ version: string }>(store.selectServer)
-    const sequences = (await store.readSequences(main)).filter(
+    const sequences = (await readSequences(main, open)).filter(
       ({ name }) => hasRows || store.isOfPlatform(name),
     )
     const extensions = await main.rows<OwnedObject>(store.selectExtensions)
@@ -94,14 +95,20 @@ export function writeDatabase(
     const waiting = [...tables]
     const lane = async (session: CopySession) => {
       for (let table = waiting.shift(); table; table = waiting.shift())
-        written.set(table.name, await writeTable(archive, session, table, progress))
+        written.set(
+          table.name,
+          await (table.condition
+            ? aside(other => writeTable(archive, other, table, progress))
+            : writeTable(archive, session, table, progress)),
+        )
     }
-    const others = Array.from({ length: lanes - 1 }, () =>
+    /** Holds names until its end. */
+    const aside = <T>(work: (session: CopySession) => Promise<T>) =>
       open(async session => {
         await session.run(store.useSnapshot(snapshot))
-        await lane(session)
-      }),
-    )
+        return work(session)
+      })
+    const others = Array.from({ length: lanes - 1 }, () => aside(lane))
     const reading = [lane(main), ...others]
     atOnce.push(...reading)
     await Promise.all(reading)
@@ -159,6 +166,7 @@ async function writeTable(
 ): Promise<ArchivedTable> {
   const renewed = store.renewedColumns[name] ?? []
   const columns = (JSON.parse(found ?? '[]') as string[]).filter(column => !renewed.includes(column))
+  if (condition) await session.run(store.holdTable(name))
   const file = await archive.add(write =>
     session.copyOut(store.copyTable(name, columns, condition), (chunk, giveBack) => {
       progress('rows', chunk.length)
