@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
-import type { PitrStatus } from '@plinth/contract/pitr.ts'
+import type { PitrJob, PitrStatus } from '@plinth/contract/pitr.ts'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import pg from 'pg'
 import { withClient } from '#src/kernel/postgres/database.ts'
@@ -194,27 +194,27 @@ export const endLease = (dataDir: string) =>
   ask(dataDir, 'plinth', 'update pitr_jobs set leased_until = now() where leased_until is not null')
 
 /** Waits until a job is over. Postgres may be starting meanwhile. */
+export const untilEnded = (platform: RunningPlatform, project: HeldProject, id: string): Promise<PitrJob> =>
+  eventually(async () => {
+    const job = await jobOf(platform, project, id).catch(() => undefined)
+    return job?.progress === null && job
+  }, 'the job is over')
+
 export async function assertEnded(
   platform: RunningPlatform,
   project: HeldProject,
   id: string,
-  status: PitrStatus,
-  error?: RegExp,
+  expected: PitrStatus,
 ): Promise<void> {
-  const job = await eventually(async () => {
-    const found = await jobOf(platform, project, id).catch(() => undefined)
-    return found?.progress === null && found
-  }, 'the job is over')
-  assert.equal(job.status, status, job.error)
-  if (error) assert.match(job.error, error)
-  else assert.equal(job.error, null)
+  const { status, error } = await untilEnded(platform, project, id)
+  assert.deepEqual([error, status], [null, expected])
 }
 
 interface Expected {
   /** What follows the name of the project. */
   databases: readonly string[]
-  /** Of the prepared job, if there is one. */
-  archiveOf?: { id: string; attempt: number }
+  /** The prepared job, if there is one. */
+  archiveOf?: string
   numbers: readonly number[]
 }
 
@@ -240,9 +240,10 @@ export async function assertLeft(platform: RunningPlatform, project: HeldProject
       ? fs.readdirSync(copies, { recursive: true, withFileTypes: true }).filter(each => each.isFile())
       : []
   if (expected.archiveOf) {
-    const { id, attempt } = expected.archiveOf
+    const ofAttempt = `select manifest ->> 'attempt' as attempt from pitr_jobs where id = '${expected.archiveOf}'`
+    const [{ attempt }] = await ask(dataDir, 'plinth', ofAttempt)
     assert.ok(files().length > 0)
-    for (const { name } of files()) assert.ok(name.startsWith(`${id}-${attempt}-`), name)
+    for (const { name } of files()) assert.ok(name.startsWith(`${expected.archiveOf}-${attempt}-`), name)
   } else await eventually(() => files().length === 0, 'no archive of a copy is left')
   const roles = `select from pg_roles where starts_with(rolname, '${project.ref}') and rolcanlogin`
   assert.equal((await ask(dataDir, 'plinth', roles)).length, 4)
