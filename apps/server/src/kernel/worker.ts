@@ -87,19 +87,28 @@ export function startWorker<J extends Job, Outcome>(work: Work<J, Outcome>, log:
     return { ...room, places: new Map([...room.places, ...[...hadTurn].map(id => [id, 0] as const)]) }
   }
 
+  /** Whether another claim of the round may find more: of projects that had their turn, or of slow ones that were not asked. */
+  function claimingAgain(): () => boolean {
+    const asked = new Set<string>()
+    let times = 0
+    return () => {
+      if (hadTurn.size === 0) return times++ < mostHandedOn && slots.handOn(asked)
+      hadTurn.clear()
+      return true
+    }
+  }
+
   /** Claims while there is room, and returns how long to wait. A job that ends wakes the worker. */
   async function fill(): Promise<number> {
     isWoken = false
-    const asked = new Set<string>()
-    let handedOn = 0
+    const mayFindMore = claimingAgain()
     try {
       for (let room = roomNow(); !isClosed && room.jobs > 0; room = roomNow()) {
         const jobs = await work.claim(room)
         failurePauseMs = 0
         for (const job of jobs) start(job)
         if (jobs.length === room.jobs) for (const { project_id } of jobs) hadTurn.add(project_id)
-        else if (hadTurn.size > 0) hadTurn.clear()
-        else if (handedOn++ >= mostHandedOn || !slots.handOn(asked)) return await pauseUntilDue()
+        else if (!mayFindMore()) return await pauseUntilDue()
       }
       return Math.min(work.pollMs, slots.nextChangeMs())
     } catch (error) {

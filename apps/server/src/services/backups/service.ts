@@ -20,7 +20,7 @@ import { insertNewProject } from '#src/tenancy/new-project.ts'
 import { quotaRefusal } from './quota.ts'
 import { type Replacement, type RestoreDeps, replaceProject } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
-import { type DiskSpace, spaceFactor } from './space.ts'
+import { checkSpaceFor, type DiskSpace } from './space.ts'
 import * as store from './store.ts'
 import { countMissing } from './stored-files.ts'
 
@@ -49,7 +49,7 @@ export const usualSettings: BackupSettings = {
 }
 
 export function backupsService(deps: BackupsDeps) {
-  const { control, owner, wake, start, freeForDatabases, restoring } = deps
+  const { control, owner, wake, start, restoring } = deps
   /** The backups of a deleted project are those of the operator. */
   async function known(actor: Actor, projectId: string): Promise<string> {
     const id = projectId.toLowerCase()
@@ -69,18 +69,6 @@ export function backupsService(deps: BackupsDeps) {
     })
     start(projectId)
     return find(projectId, backupId)
-  }
-
-  /** With a ref, also for the present state, which is kept for an undo. */
-  async function checkSpace(backup: Backup, ref?: string): Promise<void> {
-    const free = await freeForDatabases()
-    if (free === undefined) return
-    const sizes = [
-      await store.findContentBytes(control, backup),
-      ref === undefined ? 0 : await store.findDatabaseBytes(control, ref),
-    ]
-    const needed = Math.ceil(spaceFactor * Math.max(...sizes))
-    if (free < needed) throw insufficient(free, needed)
   }
 
   return {
@@ -121,7 +109,7 @@ export function backupsService(deps: BackupsDeps) {
       const { id, ref } = await owner.tenant(projectId)
       const backup = await find(id, backupId)
       if (backup.status !== 'done') throw unusable(backup)
-      await checkSpace(backup, ref)
+      await checkSpaceFor(deps, backup, ref)
       const [restoreId, beforeId] = [orderedUuid(), orderedUuid()]
       await control.transaction(async session => {
         await store.insertBackup(session, beforeId, id, 'before_restore')
@@ -143,7 +131,7 @@ export function backupsService(deps: BackupsDeps) {
       const id = await known(actor, projectId)
       const backup = await find(id, backupId)
       if (backup.status !== 'done') throw unusable(backup)
-      await checkSpace(backup)
+      await checkSpaceFor(deps, backup)
       const [newId, restoreId] = [crypto.randomUUID(), orderedUuid()]
       const plan = {
         id: newId,
@@ -239,12 +227,6 @@ const busy = () =>
   new Refusal(
     'project_busy',
     'A backup of this project is being made, verified or restored; wait until it has ended',
-  )
-
-const insufficient = (free: number, needed: number) =>
-  new Refusal(
-    'insufficient_space',
-    `The disk of the database has ${free} bytes beyond PLATFORM_DISK_RESERVE_MB, and a restore of this backup needs ${needed}; make room or enlarge the disk. Nothing was changed`,
   )
 
 function throwNotFound(): never {

@@ -1,8 +1,12 @@
 // Whether the disk of the databases has room for another copy of a project. If it filled up, writes of all projects would end.
+import type { Backup } from '@plinth/contract/backups.ts'
 import type { DatabaseContents } from '#src/archive/manifest.ts'
+import { Refusal } from '#src/kernel/errors.ts'
+import type { Session } from '#src/kernel/postgres/database.ts'
+import * as store from './store.ts'
 
 /** A restore fills a second database, builds its indexes and writes WAL, while the state before is kept. */
-export const spaceFactor = 2.2
+const spaceFactor = 2.2
 
 export interface DiskSpace {
   /** Free bytes on the disk of the databases, or undefined if it is not known. */
@@ -21,6 +25,26 @@ export class InsufficientSpace extends Error {
 /** Bytes of the schema, the rows and the large objects. */
 export const bytesOf = ({ schema, tables, largeObjectsFile }: DatabaseContents) =>
   tables.reduce((sum, { file }) => sum + file.bytes, schema.bytes + (largeObjectsFile?.bytes ?? 0))
+
+/** Before a restore is begun. With a ref, also for the present state, which is kept for an undo. */
+export async function checkSpaceFor(
+  { control, freeForDatabases }: DiskSpace & { control: Session },
+  backup: Backup,
+  ref?: string,
+): Promise<void> {
+  const free = await freeForDatabases()
+  if (free === undefined) return
+  const sizes = [
+    await store.findContentBytes(control, backup),
+    ref === undefined ? 0 : await store.findDatabaseBytes(control, ref),
+  ]
+  const needed = Math.ceil(spaceFactor * Math.max(...sizes))
+  if (free < needed)
+    throw new Refusal(
+      'insufficient_space',
+      `The disk of the database has ${free} bytes beyond PLATFORM_DISK_RESERVE_MB, and a restore of this backup needs ${needed}; make room or enlarge the disk. Nothing was changed`,
+    )
+}
 
 /** Before a database is created for these contents. */
 export async function checkSpace({ freeForDatabases }: DiskSpace, contents: DatabaseContents): Promise<void> {
