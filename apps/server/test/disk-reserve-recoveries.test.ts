@@ -125,8 +125,8 @@ describe('pitr: once the disk reserve is reached, a recovery', { skip }, () => {
       const id = await begin()
       const holder = await lockedNotes()
       fillDisk()
-      await assertFailed(id)
-      if (holder) return holder.end().catch(() => {})
+      await assertFailed(id).finally(() => holder?.end().catch(() => {}))
+      if (holder) return
       await emptyDisk()
     }
   })
