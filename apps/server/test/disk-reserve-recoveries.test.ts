@@ -142,7 +142,8 @@ describe('pitr: once the disk reserve is reached, a recovery', { skip }, () => {
   async function lockedNotes(): Promise<pg.Client | undefined> {
     while (!(await asleep())) {
       const holder = await tryLock()
-      const waits = 'select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))'
+      // A transaction sees the same sessions in pg_stat_activity until it ends.
+      const waits = 'select from pg_locks where not granted'
       for (let isOpen = holder !== undefined; isOpen; await sleep(5)) {
         const found = await holder!.query(waits).catch(() => undefined)
         if (found && found.rows.length > 0) return holder
