@@ -1,4 +1,4 @@
-// Functions that run with the rights of the superuser, whoever calls them.
+// Functions that run with the rights of the superuser for every caller.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { raw } from '#src/kernel/postgres/sql.ts'
