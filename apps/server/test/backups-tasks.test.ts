@@ -270,6 +270,9 @@ test('backups: a node claims nothing of projects without a place, and only so ma
 test('backups: a verification gives way to a scheduled backup', async t => {
   const project = await newProject()
   t.after(() => project.close())
+  // Otherwise the schedule would wait for the first success.
+  await project.begin('verification')
+  await project.untilIdle()
   const lock = await holdAt(project, 'verification: rows come in')
   await project.ask('PUT', '/backups/settings', { enabled: true })
   const made = `select from backups where project_id = $1 and kind = 'scheduled' and status = 'done'`
