@@ -154,7 +154,9 @@ test('project data: backups before an upgrade, when no service is open, have the
   const { app } = platform
   const names = (data: typeof app.projectData) =>
     data.export(app.control, origin.id).map(each => each.service)
-  const stores = { sealer: createSealer(keyring(platform.controlPlaneSecret)('sealed')), pieces: app.pieces }
+  const deriveKey = keyring(platform.controlPlaneSecret)
+  const { cluster, pieces } = app
+  const stores = { cluster, deriveKey, sealer: createSealer(deriveKey('sealed')), pieces }
   const { projectData } = backupDepsOf(app.control, stores as Parameters<typeof backupDepsOf>[1])
   assert.deepEqual(names(projectData).sort(), names(app.projectData).sort())
 })
