@@ -29,12 +29,14 @@ const deleteProject = ({ project: { id, slug } }: Doomed) =>
     token: tenants.platform.adminToken,
   })
 
-const listLeft = ({ ref }: Doomed) =>
-  asSuperuser<{ name: string }>(
+/** The statement does not contain the ref: a deletion ends statements of superusers that contain it. */
+async function listLeft({ ref }: Doomed) {
+  const names = await asSuperuser<{ name: string }>(
     'postgres',
-    `select datname::text as name from pg_database where starts_with(datname, '${ref}')
-      union all select rolname::text from pg_roles where starts_with(rolname, '${ref}')`,
+    'select datname::text as name from pg_database union all select rolname::text from pg_roles',
   )
+  return names.filter(({ name }) => name.startsWith(ref))
+}
 
 async function assertDeleted({ project }: Doomed) {
   const { status, body } = await tenants.platform.call('GET', `/api/v1/projects/${project.id}`, {
