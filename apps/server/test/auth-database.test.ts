@@ -6,7 +6,7 @@ import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
 import { type AuthProject, authProject } from './auth-project.ts'
 import { eventually } from './eventually.ts'
-import { startPlatform, type TestPlatform } from './harness.ts'
+import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
 
 let platform: TestPlatform
 let project: AuthProject
@@ -200,6 +200,7 @@ test('auth database: a project of an older version gets login and tables at the 
     session.run(sql`update public.projects set schema_version = 'older' where id = ${old.id}`),
   )
   const next = await startPlatform({ beside: platform })
+  await untilUpgraded(next)
   try {
     const reply = await next.call('POST', `/v1/auth/${old.id}/sign-up`, {
       apikey: old.anon_key,
