@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { branchesApi } from '@plinth/contract/branches.ts'
+import { pitrApi } from '@plinth/contract/pitr.ts'
 import { projectsApi } from '@plinth/contract/projects.ts'
 import type { Route, Routes } from '@plinth/contract/route.ts'
 import { routeTables } from '@plinth/contract/routes.ts'
@@ -40,6 +42,11 @@ test('the message names the field and what is wrong with it', () => {
   assert.match(
     sentence('params', projectsApi.read.params, { id: 'x' })!,
     /^Path parameter "id" must be a UUID$/,
+  )
+  assert.equal(sentence('querystring', pitrApi.preview.query, {}), 'Query parameter "target_time" is missing')
+  assert.equal(
+    sentence('body', branchesApi.create.body, { name: 'later', expires_at: 'tomorrow' }),
+    'Field "expires_at" must be a time with an offset, such as 2030-01-31T10:00:00Z',
   )
 })
 

@@ -69,17 +69,18 @@ export function validationSentence(errors: readonly Partial<ErrorObject>[], part
   const [error] = errors
   if (!error) return `The ${part} is not valid`
   const place = (error.instancePath ?? '').slice(1).replaceAll('/', '.')
-  const where = place
-    ? `${partName(part)} "${place}"`
-    : part === 'body'
-      ? 'The body'
-      : `The ${partName(part)}`
+  const where = place ? `${partName(part)} "${place}"` : 'The body'
   const { additionalProperty, missingProperty } = (error.params ?? {}) as Record<string, string>
   if (additionalProperty !== undefined) return `${where} has an unknown field "${additionalProperty}"`
-  if (missingProperty !== undefined) return `${where} must have the field "${missingProperty}"`
+  if (missingProperty !== undefined)
+    return part === 'body'
+      ? `${where} must have the field "${missingProperty}"`
+      : `${partName(part)} "${missingProperty}" is missing`
   const { description } = (error.parentSchema ?? {}) as { description?: string }
   // The description of the schema is easier to understand than its pattern.
   if (error.keyword === 'pattern' && description) return `${where} must be ${description}`
+  if (error.params?.['format'] === 'date-time')
+    return `${where} must be a time with an offset, such as 2030-01-31T10:00:00Z`
   const allowed = (error.params as { allowedValues?: unknown[] } | undefined)?.allowedValues
   return `${where} ${error.message ?? 'is not valid'}${allowed ? `: ${allowed.join(', ')}` : ''}`
 }
