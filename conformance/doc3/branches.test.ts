@@ -56,7 +56,7 @@ test('3 §2 a branch is a tenant with its own keys, which are returned once', as
   await it.call('DELETE', `/v1/rest/${id}/notes?id=eq.1`, { apikey: service_role_key })
   assert.deepEqual((await rowsOf(made.body)).body, [{ id: 2 }])
   assert.deepEqual((await rowsOf(project)).body, [{ id: 1 }, { id: 2 }])
-  await auditOf(it, 'branch.created', made)
+  assert.equal((await auditOf(it, 'branch.created', made)).target, id)
   const removed = await call('DELETE', `/${slug}`)
   assert.equal(removed.status, 204)
   assertManagementError(await call('GET', `/${slug}`), 'branch_not_found')
@@ -76,6 +76,8 @@ test('3 §2 only the present state of the parent can be branched, and names beco
   assertManagementError(from, 'branch_source_unsupported')
   for (const body of [{}, { name: '' }, { name: 'ab' }, { name: 'x'.repeat(51) }, { name: 'ok', more: 1 }])
     assertManagementError(await call('POST', '', body), 'invalid_request')
+  const never = await call('POST', '', { name: 'never', expires_in: '999999w' })
+  assertManagementError(never, 'invalid_request', /expires_in.*9999/)
   const absent = { from: null, schema_only: null, expires_in: null, expires_at: null }
   const long = await call('POST', '', { name: 'Ab'.repeat(25), ...absent })
   assert.deepEqual([long.status, long.body.slug], [201, 'ab'.repeat(25)], long.text)

@@ -69,11 +69,15 @@ function signedIn(reply: unknown): Actor | undefined {
   return user && { kind: 'user', ...user, memberships: new Map() }
 }
 
-/** The target of the audit entry: the last parameter of the path, or the id of what was created. */
+/**
+ * The target of the audit entry: the last parameter of the path, or the id of what was created. A route such as
+ * `/projects/{id}/branches` has only the id of the project, which the entry has anyway.
+ */
 function aim(route: ManagementRoute, { params }: RequestHead, reply: unknown) {
   const { id: made = null, project_id: joined = null } = (reply ?? {}) as { id?: string; project_id?: string }
   // Postgres text cannot contain NUL, but a name from the request may.
   const named = Object.values(params).at(-1)?.replaceAll('\0', '\\0') ?? null
+  const isOfList = isOfProject(route) && Object.keys(params).length === 1
   const projectId = isOfProject(route) ? (params['id'] ?? null) : route.path === '/projects' ? made : joined
-  return { target: named ?? made ?? joined, projectId }
+  return { target: (isOfList ? made : null) ?? named ?? made ?? joined, projectId }
 }

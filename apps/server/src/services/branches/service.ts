@@ -40,6 +40,8 @@ interface BranchesDeps {
 export type BranchesService = ReturnType<typeof branchesService>
 
 const spans: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
+/** Later years have more than four digits, which Postgres and other programs read in different ways. */
+const latestExpiry = Date.parse('9999-12-31T23:59:59.999Z')
 /** How long a deletion waits for the task that it has cancelled. */
 const cancelWait = { everyMs: 250, times: 120 }
 const namedSlugs = 5
@@ -216,7 +218,11 @@ function expiryOf(given: NewBranch, now: number): string | null {
   const { expires_in: span = null, expires_at: at = null } = given
   if (span !== null && at !== null)
     throw new Refusal('invalid_request', 'Give either "expires_in" or "expires_at", not both')
-  if (span !== null) return new Date(now + Number(span.slice(0, -1)) * spans[span.at(-1)!]!).toISOString()
+  if (span !== null) {
+    const end = now + Number(span.slice(0, -1)) * spans[span.at(-1)!]!
+    if (end > latestExpiry) throw new Refusal('invalid_request', '"expires_in" ends after the year 9999')
+    return new Date(end).toISOString()
+  }
   if (at === null) return null
   if (Date.parse(at) <= now) throw new Refusal('invalid_request', '"expires_at" is in the past')
   return at
