@@ -31,7 +31,8 @@ test('a missing or invalid time is 400, and an unknown project 404, also without
   assertManagementError(invalid, 'invalid_request')
   const preview = await it.manage('GET', `/projects/${id}/pitr/restore/preview`)
   assertManagementError(preview, 'invalid_request')
-  assertManagementError(await it.manage('POST', `/projects/${id}/pitr/restore`, {}), 'invalid_request')
+  for (const body of [{}, { target_time: 5 }, { target_time, dry_run: true }])
+    assertManagementError(await it.manage('POST', `/projects/${id}/pitr/restore`, body), 'invalid_request')
   for (const unknown of [
     await it.manage('GET', `/projects/${someId}/pitr/restore-points`),
     await it.manage('GET', `/projects/${someId}/pitr/restore/preview?target_time=${target_time}`),

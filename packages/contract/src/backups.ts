@@ -150,14 +150,17 @@ export const backupsApi = {
     audit: 'backups.configured',
     summary: 'Set when backups are made, verified and removed; missing fields keep their values',
     params: byProject,
-    body: Type.Object({
-      enabled: Type.Optional(settingsFields.enabled),
-      interval_minutes: Type.Optional(settingsFields.interval_minutes),
-      retain_days: Type.Optional(settingsFields.retain_days),
-      retain_count: Type.Optional(settingsFields.retain_count),
-      verify_enabled: Type.Optional(settingsFields.verify_enabled),
-      verify_interval_minutes: Type.Optional(settingsFields.verify_interval_minutes),
-    }),
+    body: Type.Object(
+      {
+        enabled: Type.Optional(settingsFields.enabled),
+        interval_minutes: Type.Optional(settingsFields.interval_minutes),
+        retain_days: Type.Optional(settingsFields.retain_days),
+        retain_count: Type.Optional(settingsFields.retain_count),
+        verify_enabled: Type.Optional(settingsFields.verify_enabled),
+        verify_interval_minutes: Type.Optional(settingsFields.verify_interval_minutes),
+      },
+      { additionalProperties: false },
+    ),
     reply: BackupSettings,
   },
   verify: {

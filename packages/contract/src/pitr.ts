@@ -116,7 +116,7 @@ export const pitrApi = {
     audit: 'pitr.restore_started',
     summary: 'Recover a project to a time, aside; the operator cuts over on the host: plinth pitr cutover',
     params: byProject,
-    body: Type.Object({ target_time: TargetTime }),
+    body: Type.Object({ target_time: TargetTime }, { additionalProperties: false }),
     status: 202,
     reply: Type.Object({ job: Type.Object({ id: Id, status: Type.Enum(pitrStatuses) }) }),
   },

@@ -13,7 +13,7 @@ export const backupsRoutes = (backups: BackupsService): Handlers<typeof backupsA
   restore: ({ params, body }, actor) =>
     body?.new_project
       ? backups.restoreAsNew(actor, params.id, params.backup_id, body.new_project)
-      : backups.restore(params.id, params.backup_id),
+      : backups.restore(actor, params.id, params.backup_id),
   restores: ({ params, query }, actor) => backups.restores(actor, params.id, paging(query)),
   undo: ({ params }) => backups.undo(params.id, params.restore_id),
   verify: ({ params }) => backups.verify(params.id, params.backup_id),

@@ -51,9 +51,12 @@ export const usualSettings: BackupSettings = {
 export function backupsService(deps: BackupsDeps) {
   const { control, owner, wake, start, restoring } = deps
   /** The backups of a deleted project are those of the operator. */
+  const isDeleted = async (actor: Actor, id: string): Promise<boolean> =>
+    isOperator(actor) && (await store.hasBackups(control, id))
+
   async function known(actor: Actor, projectId: string): Promise<string> {
     const id = projectId.toLowerCase()
-    return isOperator(actor) && (await store.hasBackups(control, id)) ? id : (await owner.tenant(id)).id
+    return (await isDeleted(actor, id)) ? id : (await owner.tenant(id)).id
   }
 
   async function find(projectId: string, backupId: string): Promise<Backup> {
@@ -105,7 +108,9 @@ export function backupsService(deps: BackupsDeps) {
       const id = await known(actor, projectId)
       return { ...(await restores.listRestores(control, id, paging)), ...paging }
     },
-    async restore(projectId: string, backupId: string): Promise<{ restore: Restore }> {
+    async restore(actor: Actor, projectId: string, backupId: string): Promise<{ restore: Restore }> {
+      if (await isDeleted(actor, projectId.toLowerCase()))
+        throw new Refusal('project_not_found', 'The project is deleted: restore its backup as a new project')
       const { id, ref } = await owner.tenant(projectId)
       const backup = await find(id, backupId)
       if (backup.status !== 'done') throw unusable(backup)
@@ -181,7 +186,9 @@ export function backupsService(deps: BackupsDeps) {
           'restore_not_undoable',
           restore.before_backup_id === null
             ? 'This restore made a new project and changed no other; delete the new project instead'
-            : `Only the last restore can be undone, within 24 hours; restore the backup ${restore.before_backup_id}, which was made before it`,
+            : restore.status === 'undone'
+              ? 'This restore was undone already'
+              : `Only the last restore can be undone, within 24 hours; restore the backup ${restore.before_backup_id}, which was made before it`,
         )
       const task = {
         id: orderedUuid(),
