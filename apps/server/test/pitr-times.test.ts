@@ -27,6 +27,9 @@ test('pitr: times before the window, in a gap, in the future and no times at all
       body: { target_time: target },
     })
     assert.deepEqual([posted.status, posted.body], [status, body], 'a request gets the answer of the preview')
+    const { window } = body.error ?? {}
+    if (window)
+      assert.ok(body.error.message.endsWith(`Times from ${window.from} to ${window.to} can be recovered.`))
     return { status, code: body.error?.code, window: body.error?.window }
   }
   const params = { id: project.id }

@@ -77,7 +77,10 @@ export function pitrService({ control, controlName, owner, archive, wake }: Pitr
       if (!(error instanceof UnreachableTarget)) throw error
       const { code } = error
       if (code === 'invalid_target') throw invalidTime()
-      throw new Refusal(code, error.message, { fields: { window: nearest(windows, time) } })
+      const window = nearest(windows, time)
+      throw new Refusal(code, `${error.message}${window ? ` ${sentenceOf(window)}` : ''}`, {
+        fields: { window },
+      })
     }
   }
 
@@ -172,6 +175,8 @@ const clipped = (windows: readonly PitrWindow[], created: number): PitrWindow[] 
 /** The window after the time, or else the last one. */
 const nearest = (windows: readonly PitrWindow[], time: number): PitrWindow | null =>
   windows.find(({ from }) => parseTime(from)! > time) ?? windows.at(-1) ?? null
+
+const sentenceOf = ({ from, to }: PitrWindow): string => `Times from ${from} to ${to} can be recovered.`
 
 const estimate = (plan: RecoveryPlan, databases: readonly string[]): number =>
   Math.ceil(

@@ -251,7 +251,7 @@ function unreachable(
     return new UnreachableTarget('wal_gap', 'The WAL of this time is missing in the archive.', windows)
   const message = isAfterFirst
     ? 'The time is after the last transaction in the archive.'
-    : 'The time is before the end of the first base backup.'
+    : 'The time is before the first base backup.'
   return new UnreachableTarget('target_outside_window', message, windows)
 }
 
