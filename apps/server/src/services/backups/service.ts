@@ -181,15 +181,7 @@ export function backupsService(deps: BackupsDeps) {
       const restore = (await restores.findRestore(control, id, restoreId)) ?? throwNoRestore()
       // The chore that forgets states before restores comes once an hour.
       const isOver = restore.undo_until === null || Date.parse(restore.undo_until) <= Date.now()
-      if (restore.status !== 'done' || isOver)
-        throw new Refusal(
-          'restore_not_undoable',
-          restore.before_backup_id === null
-            ? 'This restore made a new project and changed no other; delete the new project instead'
-            : restore.status === 'undone'
-              ? 'This restore was undone already'
-              : `Only the last restore can be undone, within 24 hours; restore the backup ${restore.before_backup_id}, which was made before it`,
-        )
+      if (restore.status !== 'done' || isOver) throw notUndoable(restore)
       const task = {
         id: orderedUuid(),
         projectId: id,
@@ -219,6 +211,13 @@ export function backupsService(deps: BackupsDeps) {
     /** Files that neither the project nor its backups have. */
     countMissing: (archive: ArchiveReader, signal: AbortSignal) => countMissing(restoring, archive, signal),
   }
+}
+
+function notUndoable({ status, before_backup_id: before }: Restore): Refusal {
+  const last = `Only the last restore can be undone, within 24 hours; restore the backup ${before}, which was made before it`
+  const once = status === 'undone' ? 'This restore was undone already' : last
+  const asNew = 'This restore made a new project and changed no other; delete the new project instead'
+  return new Refusal('restore_not_undoable', before === null ? asNew : once)
 }
 
 /** For which backups are kept without a setting. */
