@@ -1,6 +1,6 @@
 // A platform with recovery to a time on a Postgres of its own.
 import assert from 'node:assert/strict'
-import { client } from '@plinth/contract/client.ts'
+import { type Client, client, ReplyError } from '@plinth/contract/client.ts'
 import { type PitrJob, pitrApi } from '@plinth/contract/pitr.ts'
 import type { S3Timeouts } from '#src/kernel/objects/s3.ts'
 import type { Place } from '#src/kernel/postgres/engine/place.ts'
@@ -12,7 +12,8 @@ import { type OwnServer, startOwnServer } from './own-server.ts'
 
 export interface PitrPlatform extends TestPlatform {
   server: OwnServer
-  pitr: ReturnType<typeof client<typeof pitrApi>>
+  /** Repeats a call while the archive is behind. */
+  pitr: Client<typeof pitrApi>
   /** The time of the server, with microseconds. Everything that was committed before is before it. */
   now(): Promise<string>
   /** Waits until times from now on can be recovered. */
@@ -22,6 +23,23 @@ export interface PitrPlatform extends TestPlatform {
   job(projectId: string, jobId: string): Promise<PitrJob>
   /** As the command line does on the host, and waits until the end. */
   cutOver(projectId: string, jobId: string): Promise<PitrJob>
+}
+
+/** A route waits only for some seconds until the archive has the present, which may take longer on a slow machine. */
+const isBehind = (error: unknown) => error instanceof ReplyError && error.code === 'pitr_archive_behind'
+
+function patient(pitr: Client<typeof pitrApi>): Client<typeof pitrApi> {
+  const repeated = (call: (input: unknown) => Promise<unknown>) => async (input: unknown) => {
+    for (;;) {
+      try {
+        return await call(input)
+      } catch (error) {
+        if (!isBehind(error)) throw error
+      }
+    }
+  }
+  const calls = Object.entries(pitr).map(([name, call]) => [name, repeated(call as never)])
+  return Object.fromEntries(calls) as Client<typeof pitrApi>
 }
 
 export const pitrOn = { PLATFORM_PITR: 'on' }
@@ -34,7 +52,7 @@ export async function startPitrPlatform(
   const own = await startOwnServer({ full_page_writes: 'on' })
   const server = { ...own, place: { ...own.place, ...place } }
   const platform = await startPlatform({ server, settings, ...(s3Timeouts && { s3Timeouts }) })
-  const pitr = client(pitrApi, { baseUrl: platform.url, token: platform.adminToken })
+  const pitr = patient(client(pitrApi, { baseUrl: platform.url, token: platform.adminToken }))
   const page = { limit: 100 }
 
   async function job(projectId: string, jobId: string): Promise<PitrJob> {
