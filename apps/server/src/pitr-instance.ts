@@ -1,5 +1,6 @@
 // Recovers the whole instance to a time, while the platform is stopped: all databases are recovered aside, and the directories of
 // the two clusters are exchanged. The old one is kept beside it.
+import { existsSync } from 'node:fs'
 import { copyBackupRecords, forgetRemovedBackups } from '#src/archive/control-store.ts'
 import type { Config } from '#src/config.ts'
 import { type DeriveKey, keyring, randomToken } from '#src/kernel/crypto/keys.ts'
@@ -19,6 +20,7 @@ import {
 } from '#src/kernel/postgres/recovery/recovery.ts'
 import { startWalArchive } from '#src/kernel/postgres/recovery/wal-archive.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
+import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { archiveStore } from '#src/services/pitr/archive.ts'
 import { checkSpace } from '#src/services/pitr/space.ts'
 import { findJob } from '#src/services/pitr/store.ts'
@@ -82,6 +84,7 @@ interface Source {
 async function exchange(source: Source, jobId: string): Promise<InstanceCutover> {
   const { engine, address, control } = source
   const { place } = engine
+  const kept = `${place.clusterDir}-before-${new Date().toISOString().replace(/[-:]|\.\d+/g, '')}`
   let recovered: RecoveredServer | undefined
   try {
     let target: string
@@ -104,13 +107,23 @@ async function exchange(source: Source, jobId: string): Promise<InstanceCutover>
     } finally {
       await engine.stop()
     }
-    const kept = `${place.clusterDir}-before-${new Date().toISOString().replace(/[-:]|\.\d+/g, '')}`
     exchangeClusters(place, { made: await recovered.keep(), kept })
     return { id: jobId, target_time: target, kept }
+  } catch (error) {
+    const state = existsSync(kept)
+      ? 'The next start of the platform ends the cutover, which was interrupted'
+      : 'The instance is unchanged, because the cutover has failed'
+    throw new Error(`${state}: ${reasonOf(error as Error)}`, { cause: error })
   } finally {
     await recovered?.stop()
   }
 }
+
+/** In one line. The last lines of the log of Postgres are in the message. */
+const reasonOf = (error: Error): string =>
+  isOutage(error)
+    ? 'Postgres was stopped or killed meanwhile. Run the command again.'
+    : error.message.replaceAll(/\s*\n\s*/g, ' ')
 
 /** What the recovered control database must know about the time since. */
 const carryOver = (from: ServerAddress, to: ServerAddress, control: string, target: string): Promise<void> =>

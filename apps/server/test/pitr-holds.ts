@@ -167,6 +167,22 @@ async function isAwaited(client: pg.Client): Promise<boolean> {
 }
 
 async function lockedNotes(dataDir: string, { ref }: HeldProject): Promise<pg.Client | undefined> {
+  const client = await connectToSecondServer(dataDir, ref)
+  try {
+    await client?.query('begin')
+    await client?.query('lock table public.notes in access exclusive mode')
+    return client
+  } catch {
+    await client?.end().catch(() => {})
+    return undefined
+  }
+}
+
+/** As superuser. Undefined if it does not run, or does not accept connections yet. */
+export async function connectToSecondServer(
+  dataDir: string,
+  database: string,
+): Promise<pg.Client | undefined> {
   const [name] = recoveriesIn(dataDir)
   if (name === undefined) return
   const client = new pg.Client({
@@ -174,19 +190,14 @@ async function lockedNotes(dataDir: string, { ref }: HeldProject): Promise<pg.Cl
     port: 5432,
     user: 'postgres',
     password: secretsOf(dataDir)['POSTGRES_PASSWORD']!,
-    database: ref,
+    database,
     connectionTimeoutMillis: 10_000,
   })
   client.on('error', () => {})
-  try {
-    await client.connect()
-    await client.query('begin')
-    await client.query('lock table public.notes in access exclusive mode')
-    return client
-  } catch {
-    await client.end().catch(() => {})
-    return undefined
-  }
+  return client.connect().then(
+    () => client,
+    () => undefined,
+  )
 }
 
 /** A killed platform begins its jobs again after the end of their lease. */

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { setImmediate } from 'node:timers/promises'
 import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { postmastersIn } from './data-dir.ts'
@@ -247,50 +246,5 @@ test('pitr: with another secret or store of backups, the instance is not recover
   assert.deepEqual(await notes(platform, project), [1, 2])
   await untilMaintained(platform)
   assert.equal((await baseBackups(platform, project)).length, 1)
-  await stop(platform)
-})
-
-test('pitr: a recovery of the instance that is killed has changed nothing, or the next start ends it', async () => {
-  const dataDir = await dataDirWithProject('pitr-instance-killed')
-  let platform = await start({ dataDir, env })
-  const { project, target } = await projectWithNotes(platform, 'killed')
-  const id = await prepared(platform, project, target)
-  const { clusterDir } = engineFiles(dataDir)
-  const home = join(clusterDir, '..')
-  const steps: { what: string; isReached(): boolean }[] = [
-    { what: 'files are placed', isReached: () => recoveriesIn(dataDir).length > 0 },
-    {
-      what: 'the second server runs',
-      isReached: () =>
-        recoveriesIn(dataDir).some(name => fs.existsSync(join(home, name, 'postgres/postmaster.pid'))),
-    },
-    {
-      what: 'the clusters are exchanged',
-      isReached: () => fs.readdirSync(home).some(name => /^cluster-exchange|^postgres-before/.test(name)),
-    },
-  ]
-  for (const { what, isReached } of steps) {
-    await stop(platform)
-    const run = launch({ dataDir, env, args: ['pitr-cutover', '--instance', id] })
-    while (!isReached() && !run.hasEnded) await setImmediate()
-    run.child.kill('SIGKILL')
-    // The exchange takes milliseconds, so it may be over.
-    assert.match(await exitOf(run), /^(SIGKILL|0)$/, `${what}: ${run.stderr}`)
-    const isExchanged = !fs.existsSync(clusterDir)
-    platform = await start({ dataDir, env })
-    const found = await notes(platform, project)
-    assert.ok(isExchanged ? found.length === 1 : found.length > 0, what)
-    if (found.length === 1) break
-    assert.equal((await jobOf(platform, project, id)).status, 'prepared')
-    await eventually(() => recoveriesIn(dataDir).length === 0, 'its files are removed')
-  }
-  await eventually(() => recoveriesIn(dataDir).length === 0, 'its files are removed')
-  assert.ok(!fs.existsSync(join(home, 'cluster-exchange.json')))
-  // A process that Postgres has just forked has the command line of the postmaster for a moment.
-  await eventually(() => postmastersIn(clusterDir).length === 1, 'one Postgres runs')
-  // After an exchange, times of the new timeline need a base backup of it.
-  await untilBaseBackups(platform, project, (await notes(platform, project)).length === 1 ? 2 : 1)
-  await rest(platform, project, 'POST', 'notes', { n: 9 })
-  assert.equal((await recoverNow(platform, project)).status, 'prepared')
   await stop(platform)
 })

@@ -1,6 +1,6 @@
 // Runs the platform as an operator does: main.ts as a child process that tests start, stop and kill.
 import assert from 'node:assert/strict'
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -27,6 +27,8 @@ interface LaunchOptions {
   terminal?: boolean
   user?: { uid: number; gid: number }
   repository?: string
+  /** Maximum file size in bytes, also for its Postgres, which simulates a full disk. */
+  fileSizeLimit?: number
 }
 
 export interface PlatformProcess {
@@ -139,8 +141,12 @@ export function platformProcesses() {
   }
 }
 
-function spawnPlatform({ dataDir, env = {}, args = [], cwd, terminal, user, ...rest }: LaunchOptions) {
-  const command = [process.execPath, join(rest.repository ?? repository, 'apps/server/src/main.ts'), ...args]
+function spawnPlatform(options: LaunchOptions) {
+  const { dataDir, env = {}, args = [], cwd, terminal, user, fileSizeLimit, ...rest } = options
+  const main = [process.execPath, join(rest.repository ?? repository, 'apps/server/src/main.ts'), ...args]
+  // ulimit counts blocks of 512 bytes. Node.js and Postgres ignore SIGXFSZ and get EFBIG.
+  const limited = ['sh', '-c', `ulimit -f ${Math.floor((fileSizeLimit ?? 0) / 512)}; exec "$0" "$@"`]
+  const command = fileSizeLimit === undefined ? main : [...limited, ...main]
   const [program = '', ...programArgs] = terminal ? inTerminal(command) : command
   const child = spawn(program, programArgs, {
     cwd,
@@ -194,6 +200,10 @@ export async function stop(run: PlatformProcess, signal: NodeJS.Signals = 'SIGTE
   const whileStopping = run.stdout.slice(run.stdout.lastIndexOf('"msg":"stopping"'))
   assert.doesNotMatch(whileStopping, /"level":"(warn|error|fatal)"/, 'a clean stop logs no warning')
 }
+
+/** Limits the size of files that this process writes, which simulates a full disk. Only on Linux. */
+export const limitFiles = (pid: number, bytes: number | 'unlimited') =>
+  execFileSync('prlimit', ['--pid', String(pid), `--fsize=${bytes}:`])
 
 /** Kills the platform process with SIGKILL. Its Postgres keeps running. */
 export async function crash(run: PlatformProcess): Promise<void> {

@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -47,4 +56,22 @@ test('cluster exchange: the next start ends one that was killed, and never finds
     assert.ok(!existsSync(note))
     rmSync(place.home, { recursive: true })
   }
+})
+
+test('cluster exchange: without space for the note, or with a note that was cut off, the cluster stays', {
+  skip: process.platform !== 'linux' && 'needs a file without space',
+}, () => {
+  const { place, exchange, note, nameIn } = clusters()
+  symlinkSync('/dev/full', note)
+  assert.throws(() => exchangeClusters(place, exchange), { code: 'ENOSPC' })
+  assert.deepEqual([nameIn(place.clusterDir), nameIn(exchange.made)], ['old', 'new'])
+  assert.ok(!existsSync(note))
+  const text = JSON.stringify(exchange)
+  for (const length of [0, text.length - 1]) {
+    writeFileSync(note, text.slice(0, length))
+    finishExchange(place)
+    assert.equal(nameIn(place.clusterDir), 'old')
+    assert.ok(!existsSync(note))
+  }
+  rmSync(place.home, { recursive: true })
 })

@@ -23,8 +23,13 @@ interface Exchange {
 const noteOf = ({ home }: Place) => join(home, 'cluster-exchange.json')
 
 export function exchangeClusters(place: Place, exchange: Exchange): void {
-  writeFileSync(noteOf(place), JSON.stringify(exchange), { mode: 0o600, flush: true })
-  syncDirectory(place.home)
+  try {
+    writeFileSync(noteOf(place), JSON.stringify(exchange), { mode: 0o600, flush: true })
+    syncDirectory(place.home)
+  } catch (error) {
+    rmSync(noteOf(place), { force: true })
+    throw error
+  }
   renameSync(place.clusterDir, exchange.kept)
   renameSync(exchange.made, place.clusterDir)
   endExchange(place)
@@ -40,8 +45,11 @@ export function placeCluster(place: Place, made: string): void {
 export function finishExchange(place: Place): void {
   const note = noteOf(place)
   if (!existsSync(note)) return
-  const { made, kept } = JSON.parse(readFileSync(note, 'utf8')) as Exchange
-  if (!existsSync(place.clusterDir)) renameSync(existsSync(made) ? made : kept, place.clusterDir)
+  // While the cluster is in its place there is nothing to read, and a note that was cut off by a crash cannot be read.
+  if (!existsSync(place.clusterDir)) {
+    const { made, kept } = JSON.parse(readFileSync(note, 'utf8')) as Exchange
+    renameSync(existsSync(made) ? made : kept, place.clusterDir)
+  }
   endExchange(place)
 }
 

@@ -116,6 +116,10 @@ export async function recoverAside(options: RecoveryOptions): Promise<RecoveredS
       stop,
       async keep() {
         await postmaster!.stop()
+        // Without full_page_writes, a kill may have left pages of which only a part is written.
+        const how = await postmaster!.exited
+        if (how !== 'code 0')
+          throw new RecoveryFailed(new Error(`the second server ended with ${how} before it was shut down`))
         await rm(join(place.clusterDir, trustingFile), { force: true })
         await syncAll(place.clusterDir)
         return place.clusterDir
