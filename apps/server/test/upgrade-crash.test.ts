@@ -33,7 +33,19 @@ const makeHold = (name: string, table: string, database?: string) =>
     database,
   )
 
-/** Waits until a migration of the database waits for the hold. */
+/** Runs a statement as superuser in a transaction that stays open. */
+async function lock(statement: string, database = 'plinth') {
+  const client = await connectAsSuperuser(dataDir, database)
+  const { rows } = await client.query('select pg_backend_pid() as pid')
+  await client.query(`begin; ${statement}`)
+  const waiting = `select from pg_stat_activity where ${rows[0].pid} = any(pg_blocking_pids(pid))`
+  return {
+    untilAwaited: () => eventually(async () => (await query(waiting)).length > 0, 'a session waits'),
+    release: () => client.end().catch(() => {}),
+  }
+}
+
+/** Waits until a statement in the database waits for the hold. */
 const untilHeld = (run: PlatformProcess, database: string) =>
   eventually(async () => {
     assert.ok(!run.hasEnded, run.stderr + run.stdout)
@@ -41,7 +53,7 @@ const untilHeld = (run: PlatformProcess, database: string) =>
     if (!run.stdout.includes('the database is running')) return false
     const held = `select from pg_stat_activity where datname = '${database}' and wait_event = 'PgSleep'`
     return (await query(held).catch(() => [])).length > 0
-  }, 'a migration waits')
+  }, 'a statement waits')
 
 const killPostgres = () => process.kill(postmasterPid(dataDir), 'SIGKILL')
 
@@ -70,18 +82,18 @@ test('upgrade at the start: after kill -9 of the platform or of Postgres the nex
   // A project is being backed up.
   const third = launch({ dataDir, env })
   await untilHeld(third, 'plinth')
-  const locking = await connectAsSuperuser(dataDir, ref)
-  await locking.query('begin; lock table auth.users in access exclusive mode')
-  const { rows } = await locking.query('select pg_backend_pid() as pid')
+  const reading = await lock('lock table auth.users in access exclusive mode', ref)
   await query('drop role hold_control')
-  await eventually(
-    async () =>
-      (await query(`select from pg_stat_activity where ${rows[0].pid} = any(pg_blocking_pids(pid))`)).length >
-      0,
-    'the backup waits',
-  )
+  await reading.untilAwaited()
+  // The next attempt waits in the control database until the table is locked again.
+  await makeHold('hold_backup', 'backups')
+  killPostgres()
+  await untilHeld(third, 'plinth')
+  const readingAgain = await lock('lock table auth.users in access exclusive mode', ref)
+  await query('drop role hold_backup')
+  await readingAgain.untilAwaited()
   await crash(third)
-  await locking.end()
+  await readingAgain.release()
 
   // A project is being migrated.
   const fourth = await start({ dataDir, env })
@@ -93,9 +105,14 @@ test('upgrade at the start: after kill -9 of the platform or of Postgres the nex
   killPostgres()
   await untilHeld(fourth, ref)
   await crash(fourth)
-  await query('drop role hold_project')
 
+  // A project is migrated, and that is being recorded.
   const platform = await start({ dataDir, env })
+  await untilHeld(platform, ref)
+  const recording = await lock(`select from projects where id = '${id}' for no key update`)
+  await query('drop role hold_project')
+  await recording.untilAwaited()
+  killPostgres()
   let manifest: any
   await eventually(async () => {
     ;({ manifest } = (await manage(platform, 'GET', '/admin/platform/upgrade')).body)
@@ -104,6 +121,12 @@ test('upgrade at the start: after kill -9 of the platform or of Postgres the nex
   assert.equal(manifest.id, begun[0].id)
   assert.equal(manifest.control_backup_id, begun[0].control_backup_id)
   assert.equal(manifest.snapshots[id], begun[0].backup_id, 'the backup of before the first migration')
+  const made = await query(`select id, project_id from backups where kind = 'upgrade' and status = 'done'`)
+  assert.deepEqual(
+    Object.fromEntries(made.map(({ id, project_id }) => [project_id, id])),
+    manifest.snapshots,
+  )
+  assert.equal(made.length, [...manifest.done].length, 'each project is backed up once')
   const stored = fs.readdirSync(join(dataDir, 'backups'), { recursive: true })
   assert.ok(stored.some(name => String(name).endsWith(`${manifest.control_backup_id}.c`)))
   await assertAnswersAsBefore({ facts, platform })

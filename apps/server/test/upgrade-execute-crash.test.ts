@@ -1,4 +1,5 @@
-// POST /admin/platform/upgrade?execute=true on a platform that serves, which is killed meanwhile, or its Postgres is.
+// POST /admin/platform/upgrade?execute=true on a platform that serves, which is killed meanwhile, or its Postgres is, or its
+// disk is full.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { join } from 'node:path'
@@ -11,6 +12,7 @@ import { eventually } from './eventually.ts'
 import {
   crash,
   createProject,
+  limitFiles,
   manage,
   platformProcesses,
   type RunningPlatform,
@@ -132,7 +134,47 @@ async function assertNothingLeft(dataDir: string, projects: readonly Member[]): 
   assert.deepEqual(await query(dataDir, locks), [])
 }
 
-test('upgrade: an execution whose platform or Postgres is killed leaves projects either upgraded or not, and the next one completes', async () => {
+/** The backup of the last project, or that of the control database, does not fit. */
+async function assertRefusedWithoutSpace(platform: RunningPlatform, projects: readonly Member[]) {
+  const { dataDir } = platform
+  const { id, ref } = projects.at(-1)!
+  const rows = `select encode(sha512(n::text::bytea), 'hex') as text from generate_series(1, 20000) n`
+  await query(dataDir, `set role ${ref}_owner; create table public.filler as ${rows}`, ref)
+  const storedFiles = () =>
+    fs
+      .readdirSync(join(dataDir, 'backups'), { recursive: true, withFileTypes: true })
+      .filter(each => each.isFile())
+      .map(({ name }) => name)
+  const refusals: [fileSize: number, message: string][] = [
+    [
+      512 * 1024,
+      `The project ${id} could not be backed up, so nothing was changed: There is no space left where backups are stored.`,
+    ],
+    [
+      0,
+      'The control database could not be backed up, so nothing was changed: there is no space left for files',
+    ],
+  ]
+  for (const [fileSize, message] of refusals) {
+    const [files, upgrades] = [storedFiles(), await countUpgrades(dataDir)]
+    limitFiles(platform.child.pid!, fileSize)
+    const { status, body } = await execute(platform)
+    limitFiles(platform.child.pid!, 'unlimited')
+    assert.deepEqual([status, body.error], [500, { code: 'upgrade_snapshot_failed', message }])
+    assert.equal(await countUpgrades(dataDir), upgrades)
+    assert.deepEqual(
+      await upgraded(dataDir, projects),
+      projects.map(() => false),
+    )
+    for (const project of projects) assert.equal((await whoami(platform, project)).status, 200)
+    // The backup of the first project is a usable one.
+    const done = (await query(dataDir, `select id from backups where status = 'done'`)).map(each => each.id)
+    const left = storedFiles().filter(name => !files.includes(name) && !done.includes(name.slice(0, 36)))
+    assert.deepEqual(left, [])
+  }
+}
+
+test('upgrade: an execution whose platform or Postgres is killed, or whose disk is full, leaves projects either upgraded or not, and the next one completes', async () => {
   const existing = await existingProject()
   const dataDir = await dataDirWithProject('execute-crash')
   let platform = await start({ dataDir, env })
@@ -213,5 +255,11 @@ test('upgrade: an execution whose platform or Postgres is killed leaves projects
   await assertDone(platform, projects)
   assert.equal((await lastManifest(platform)).id, body.manifest.id)
   assert.equal((await lastManifest(platform)).status, 'done')
+
+  if (process.platform === 'linux') {
+    await outdate(dataDir, projects)
+    await assertRefusedWithoutSpace(platform, projects)
+    await assertDone(platform, projects)
+  }
   await stop(platform)
 })
