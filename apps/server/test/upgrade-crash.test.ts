@@ -8,7 +8,15 @@ import { connectAsSuperuser, postmasterPid } from './data-dir.ts'
 import { eventually } from './eventually.ts'
 import { assertAnswersAsBefore } from './fixtures/answers.ts'
 import { baseUrl, unpackOldDataDirectory } from './fixtures/old-data-directory.ts'
-import { crash, exitOf, manage, type PlatformProcess, platformProcesses, stop } from './platform-process.ts'
+import {
+  crash,
+  exitOf,
+  limitFiles,
+  manage,
+  type PlatformProcess,
+  platformProcesses,
+  stop,
+} from './platform-process.ts'
 
 const { start, launch, newDataDir } = platformProcesses()
 const env = { PLATFORM_BASE_URL: baseUrl }
@@ -32,6 +40,16 @@ const makeHold = (name: string, table: string, database?: string) =>
      create trigger ${name} before insert or update on ${table} for each row execute function ${table}_${name}()`,
     database,
   )
+
+/** Sessions of the platform in the control database wait at their login until a session of the test lets them in. */
+const holdLogins = `
+  create function hold_logins() returns event_trigger language plpgsql as $$ begin
+    while current_setting('application_name') = 'plinth'
+      and not exists (select from pg_locks where locktype = 'advisory' and objid = 4711)
+    loop perform pg_sleep(0.02); end loop;
+  end $$;
+  create event trigger hold_logins on login execute function hold_logins()`
+const letIn = 'select pg_advisory_lock(4711)'
 
 /** Runs a statement as superuser in a transaction that stays open. */
 async function lock(statement: string, database = 'plinth') {
@@ -67,7 +85,29 @@ test('upgrade at the start: after kill -9 of the platform or of Postgres the nex
   await makeHold('hold_control', 'migrations')
   await makeHold('hold_project', 'platform.migrations', ref)
   const before = await platformMigrations()
+  await lock(letIn)
+  await query(holdLogins)
   await stop(waiting)
+
+  // The control database is being backed up: there is no space, or Postgres is killed.
+  const notUpgraded = 'The control database could not be backed up, so this release has not upgraded it: '
+  const full = launch({ dataDir, env })
+  await untilHeld(full, 'plinth')
+  if (process.platform === 'linux') {
+    limitFiles(full.child.pid!, 0)
+    await lock(letIn)
+    assert.equal(await exitOf(full), '1', full.stdout)
+    assert.ok(full.stderr.includes(`${notUpgraded}there is no space left for files`), full.stderr)
+  } else await crash(full)
+  const cut = launch({ dataDir, env })
+  await untilHeld(cut, 'plinth')
+  assert.deepEqual(await platformMigrations(), before)
+  await query('drop event trigger hold_logins; drop function hold_logins')
+  const audit = await lock(`lock table audit in access exclusive mode; ${letIn}`)
+  await audit.untilAwaited()
+  killPostgres()
+  assert.equal(await exitOf(cut), '1', cut.stdout)
+  assert.ok(cut.stderr.includes(notUpgraded), cut.stderr)
 
   // The control database is backed up and being migrated.
   const first = launch({ dataDir, env })
@@ -122,11 +162,10 @@ test('upgrade at the start: after kill -9 of the platform or of Postgres the nex
   assert.equal(manifest.control_backup_id, begun[0].control_backup_id)
   assert.equal(manifest.snapshots[id], begun[0].backup_id, 'the backup of before the first migration')
   const made = await query(`select id, project_id from backups where kind = 'upgrade' and status = 'done'`)
-  assert.deepEqual(
-    Object.fromEntries(made.map(({ id, project_id }) => [project_id, id])),
-    manifest.snapshots,
-  )
+  assert.deepEqual(Object.fromEntries(made.map(({ id, project_id }) => [project_id, id])), manifest.snapshots)
   assert.equal(made.length, [...manifest.done].length, 'each project is backed up once')
+  const versions = `select distinct schema_version from projects where status in ('active', 'suspended')`
+  assert.equal((await query(versions)).length, 1)
   const stored = fs.readdirSync(join(dataDir, 'backups'), { recursive: true })
   assert.ok(stored.some(name => String(name).endsWith(`${manifest.control_backup_id}.c`)))
   await assertAnswersAsBefore({ facts, platform })
