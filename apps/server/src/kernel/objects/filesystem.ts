@@ -75,12 +75,13 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
       }
   }
 
-  async function remove(names: readonly string[]): Promise<void> {
+  async function remove(names: readonly string[], signal?: AbortSignal): Promise<void> {
     names.forEach(assertName)
     let next = 0
     const removeNext = async () => {
-      while (next < names.length) await unlink(fileOf(names[next++]!))
+      for (; next < names.length; signal?.throwIfAborted()) await unlink(fileOf(names[next++]!))
     }
+    signal?.throwIfAborted()
     await Promise.all(Array.from({ length: Math.min(removeConcurrency, names.length) }, removeNext))
   }
 
@@ -116,16 +117,16 @@ export async function openDirectoryPieces(root: string, { isDurable = true }: Op
       await linkOrCopy(fileOf(from), fileOf(to)).catch(throwOpenError(from))
       if (isDurable) await syncEntry(to)
     },
-    async removeFolder(folder) {
+    async removeFolder(folder, signal) {
       // In batches: removing the whole tree with one `rm` would use all threads and delay every read.
       let batch: string[] = []
       for await (const { name } of list(folder)) {
         batch.push(name)
         if (batch.length < 256) continue
-        await remove(batch)
+        await remove(batch, signal)
         batch = []
       }
-      await remove(batch)
+      await remove(batch, signal)
       await rm(join(root, folder), { recursive: true, force: true, maxRetries: 3 })
     },
     async *folders() {

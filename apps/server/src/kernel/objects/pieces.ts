@@ -9,11 +9,11 @@ export interface Pieces {
   write(name: string, at: number): Promise<PieceWriter>
   /** Reads from byte `from` to byte `to`, exclusive. Throws MissingPiece. */
   open(name: string, from: number, to: number): Promise<PieceReader>
-  /** Ignores missing pieces. */
-  remove(names: readonly string[]): Promise<void>
+  /** Ignores missing pieces. The signal ends it early, and then some of the pieces are left. */
+  remove(names: readonly string[], signal?: AbortSignal): Promise<void>
   /** Copies a finished piece. Neither of the two may be appended to afterwards. Throws MissingPiece. */
   copy(from: string, to: string): Promise<void>
-  removeFolder(folder: string): Promise<void>
+  removeFolder(folder: string, signal?: AbortSignal): Promise<void>
   /** Folders that contain pieces. */
   folders(): AsyncIterable<string>
   /** All pieces of a folder, in no particular order. */

@@ -72,14 +72,15 @@ interface Requests {
 function boundedRequests(client: S3Client, timeouts: S3Timeouts): Requests {
   const underWay = new Set<AbortController>()
   let isClosed = false
-  async function send(command: Parameters<S3Client['send']>[0]) {
+  async function send(command: Parameters<S3Client['send']>[0], given?: { abortSignal?: AbortSignal }) {
     const abort = new AbortController()
     if (isClosed) abort.abort()
     const { requestMs } = timeouts
     const timer = setTimeout(() => abort.abort(), requestMs)
     underWay.add(abort)
     try {
-      return await client.send(command, { abortSignal: abort.signal })
+      const signals = [abort.signal, ...(given?.abortSignal ? [given.abortSignal] : [])]
+      return await client.send(command, { abortSignal: AbortSignal.any(signals) })
     } catch (error) {
       throw abort.signal.aborted && !isClosed
         ? Object.assign(new Error(`no answer for ${requestMs} ms`, { cause: error }), { name: 'Timeout' })
@@ -190,26 +191,26 @@ function createS3Pieces(library: Library, requests: Requests, Bucket: string, ti
     })
   }
 
-  async function removeBatch(names: readonly string[]): Promise<void> {
+  async function removeBatch(names: readonly string[], signal: AbortSignal | undefined): Promise<void> {
     const command = new DeleteObjectsCommand({
       Bucket,
       Delete: { Objects: names.map(Key => ({ Key })), Quiet: true },
     })
     addContentMd5(command)
-    const { Errors = [] } = await requests.send(command).catch(error => {
+    const { Errors = [] } = await requests.send(command, until(signal)).catch(error => {
       throw toPiecesError(error)
     })
     const failed = Errors.find(({ Code }) => Code !== 'NoSuchKey')
     if (failed) throw new ObjectsUnavailable(new Error(`${failed.Key}: ${failed.Code}`))
   }
 
-  async function remove(names: readonly string[]): Promise<void> {
+  async function remove(names: readonly string[], signal?: AbortSignal): Promise<void> {
     names.forEach(assertName)
     for (let start = 0; start < names.length; start += maxKeysPerDelete)
-      await removeBatch(names.slice(start, start + maxKeysPerDelete))
+      await removeBatch(names.slice(start, start + maxKeysPerDelete), signal)
   }
 
-  async function* pages(folder: string): AsyncGenerator<PieceFound[]> {
+  async function* pages(folder: string, signal?: AbortSignal): AsyncGenerator<PieceFound[]> {
     assertFolder(folder)
     let ContinuationToken: string | undefined
     do {
@@ -218,7 +219,7 @@ function createS3Pieces(library: Library, requests: Requests, Bucket: string, ti
         Prefix: `${folder}/`,
         ...(ContinuationToken === undefined ? {} : { ContinuationToken }),
       })
-      const page = await requests.send(command).catch(error => {
+      const page = await requests.send(command, until(signal)).catch(error => {
         throw toPiecesError(error)
       })
       yield (page.Contents ?? [])
@@ -247,8 +248,12 @@ function createS3Pieces(library: Library, requests: Requests, Bucket: string, ti
         throw toPiecesError(error, from)
       })
     },
-    async removeFolder(folder) {
-      for await (const page of pages(folder)) await remove(page.map(({ name }) => name))
+    async removeFolder(folder, signal) {
+      for await (const page of pages(folder, signal))
+        await remove(
+          page.map(({ name }) => name),
+          signal,
+        )
     },
     async *folders() {
       let ContinuationToken: string | undefined
@@ -317,6 +322,8 @@ function addContentMd5(command: DeleteObjectsCommand): void {
     { step: 'build', name: 'contentMd5' },
   )
 }
+
+const until = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {})
 
 interface Failure {
   name?: string

@@ -15,6 +15,7 @@ import type { BranchDeps } from './make-branch.ts'
 import { branchesRoutes } from './management-routes.ts'
 import { branchesService } from './service.ts'
 import * as store from './store.ts'
+import { startTaskFilesWorker } from './task-files.ts'
 import { startBranchWorker } from './worker.ts'
 
 interface BranchesDeps extends Omit<BranchDeps, 'dropCopy' | 'templates'>, TemplateCopyOptions {
@@ -34,9 +35,13 @@ export function openBranches(deps: BranchesDeps): Service {
   const templates = createTemplateCopies(cluster, deps.holds, deps)
   const drop = (database: string) => dropCopy(cluster, database)
   const worker = startBranchWorker({ ...deps, templates, dropCopy: drop, changed: directory.forget })
+  const taskFiles = startTaskFilesWorker(deps)
   const service = branchesService({
     ...deps,
-    wake: worker.wake,
+    wake() {
+      worker.wake()
+      taskFiles.wake()
+    },
     sharesBlocks: templates.sharesBlocks,
   })
   const chores = [
@@ -58,7 +63,7 @@ export function openBranches(deps: BranchesDeps): Service {
     metrics: [...workerMetrics('branches', worker.use), queueDepth('branches', store.countTasks)],
     async close() {
       for (const chore of chores) await chore.stop()
-      await worker.close()
+      await Promise.all([worker.close(), taskFiles.close()])
     },
   }
 }

@@ -130,10 +130,7 @@ export const isElsewhere = async (control: Session, { id, attempts }: Task) =>
   (await control.row(sql`select from branch_tasks where id = ${id} and attempts <> ${attempts}`)) !==
   undefined
 
-/**
- * Tasks that no node works on, the oldest one of each parent. Those of which only files are to be removed delay no others: the
- * object store may refuse that for long.
- */
+/** Tasks that no node works on, the oldest one of each parent. Not those of which only files are to be removed. */
 export const claimTasks = (
   control: Session,
   limit: number,
@@ -144,7 +141,7 @@ export const claimTasks = (
     update branch_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1
      where id in (
        select t.id from branch_tasks t
-        where (t.leased_until is null or t.leased_until <= now()) and t.parent_id <> all(${busyParents}::uuid[])
+        where ${isBusy} and (t.leased_until is null or t.leased_until <= now()) and t.parent_id <> all(${busyParents}::uuid[])
           and not exists (
             select from (select * from branch_tasks t where ${isBusy}) o
              where o.parent_id = t.parent_id and (o.created_at, o.id) < (t.created_at, t.id))
@@ -155,7 +152,24 @@ export const nextDueMs = async (control: Session, busyParents: readonly string[]
   (
     await control.row<{ ms: number | null }>(sql`
       select (extract(epoch from min(coalesce(leased_until, now())) - now()) * 1000)::float8 as ms
-        from branch_tasks where parent_id <> all(${busyParents}::uuid[])`)
+        from branch_tasks t where ${isBusy} and parent_id <> all(${busyParents}::uuid[])`)
+  )?.ms ?? undefined
+
+/** Tasks of which only files are to be removed, and that no node works on. */
+export const claimFileTasks = (control: Session, limit: number, leaseSeconds: number) =>
+  control.rows<Task>(sql`
+    update branch_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1
+     where id in (
+       select t.id from branch_tasks t
+        where not ${isBusy} and (t.leased_until is null or t.leased_until <= now())
+        order by t.leased_until nulls first limit ${limit} for update skip locked)
+    returning id, parent_id as project_id, branch_id, kind, attempts, now() as claimed_at`)
+
+export const nextFilesDueMs = async (control: Session) =>
+  (
+    await control.row<{ ms: number | null }>(sql`
+      select (extract(epoch from min(coalesce(leased_until, now())) - now()) * 1000)::float8 as ms
+        from branch_tasks t where not ${isBusy}`)
   )?.ms ?? undefined
 
 export const countTasks = async (session: Session) =>

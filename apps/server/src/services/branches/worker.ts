@@ -11,6 +11,7 @@ import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { type BranchDeps, createBranch, resetBranch } from './make-branch.ts'
 import { reasonOf } from './reason.ts'
 import * as store from './store.ts'
+import { filesPauseSeconds } from './task-files.ts'
 
 /** Without an error, the branch has its new state or was deleted, and both are recorded. */
 type Outcome =
@@ -31,8 +32,8 @@ const maxAttempts = 3
 /** Until a node that was interrupted releases its lock. */
 const pauseSeconds = 2
 const dropMs = 60_000
-/** Between attempts to remove the files of a task that has ended. */
-const filesPauseSeconds = 60
+/** A service for files may hang, and other branches of the parent wait meanwhile. What is left is removed later. */
+const filesMs = 3000
 
 interface BranchWorkerDeps extends BranchDeps {
   spaceCheck: SpaceCheck
@@ -92,14 +93,17 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
   }
 
   /** What a failed attempt has left of a branch that is not served. */
-  async function dropUnfinished({ branch_id: id, kind }: store.Task): Promise<void> {
+  const removeFolder = (folder: string, signal: AbortSignal) =>
+    pieces.removeFolder(folder, AbortSignal.any([signal, AbortSignal.timeout(filesMs)]))
+
+  async function dropUnfinished({ branch_id: id, kind }: store.Task, signal: AbortSignal): Promise<void> {
     if (kind !== 'create') return
     const branch = await store.findTaskBranch(control, id)
     if (branch?.status !== 'creating') return
     await provisioner.drop(branch.ref, dropMs)
-    await pieces
-      .removeFolder(id)
-      .catch(error => log.warn({ err: error, project: id }, 'could not remove the files of a failed branch'))
+    await removeFolder(id, signal).catch(error =>
+      log.warn({ err: error, project: id }, 'could not remove the files of a failed branch'),
+    )
   }
 
   async function attempt(task: store.Task, signal: AbortSignal): Promise<Outcome> {
@@ -109,11 +113,11 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
     } catch (error) {
       if (signal.aborted || error instanceof MadeElsewhere) return { kind: 'stopped' }
       if (isOutage(error)) return { kind: 'interrupted' }
-      return outcomeOf(task, error)
+      return outcomeOf(task, error, signal)
     }
   }
 
-  async function outcomeOf(task: store.Task, error: unknown): Promise<Outcome> {
+  async function outcomeOf(task: store.Task, error: unknown, signal: AbortSignal): Promise<Outcome> {
     try {
       if (await store.isElsewhere(control, task)) return { kind: 'stopped' }
       if (error instanceof NotWanted) return { kind: 'ended' }
@@ -124,7 +128,7 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
       if (task.attempts <= maxAttempts && (await store.hasRestarted(control, task.claimed_at)))
         return { kind: 'interrupted' }
       log.error({ err: error, project: task.branch_id, task: task.kind }, 'a branch could not be made')
-      await dropUnfinished(task)
+      await dropUnfinished(task, signal)
       return { kind: 'ended', error: reasonOf(error) }
     } catch (outage) {
       if (isOutage(outage)) return { kind: 'interrupted' }
@@ -136,7 +140,7 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
     const outcome = await attempt(task, signal).finally(() => forget(task))
     if (outcome.kind !== 'ended') return outcome
     try {
-      await pieces.removeFolder(task.id)
+      await removeFolder(task.id, signal)
       return outcome
     } catch (error) {
       log.warn(
