@@ -19,7 +19,9 @@ import {
   planLatest,
   planRecovery,
   type RecoveryPlan,
+  type RecoveryWindow,
   readCatalogue,
+  recoveryWindows,
   UnreachableTarget,
 } from '#src/kernel/postgres/recovery/catalogue.ts'
 import { neededBytes, recoverAside, sweepRecoveries } from '#src/kernel/postgres/recovery/recovery.ts'
@@ -57,14 +59,14 @@ export async function recoverInstance(config: Config, args: string[]): Promise<s
       const system = await chooseSystem(pieces, values.system)
       const store = archiveStoreOf({ place, pieces, deriveKey: keyring(secret) }, system)
       await checkBaseBackups(store)
-      const spooled = await restoreSpool(store)
+      const { made, damaged } = await restoreSpool(store)
       try {
-        const plan = await planOf(store, values['target-time'])
+        const plan = await planOf(store, values['target-time'], damaged)
         await recover(config, directory, place, store, plan)
         return JSON.stringify({ system, target_time: plan.target ?? null, window: plan.window })
       } catch (error) {
         // Otherwise the next start archives it.
-        if (!existsSync(place.clusterDir)) await forgetSpool(store, spooled)
+        if (!existsSync(place.clusterDir)) await forgetSpool(store, made)
         throw error
       }
     } finally {
@@ -94,14 +96,28 @@ async function checkBaseBackups(store: ArchiveStore): Promise<void> {
     )
 }
 
-async function planOf(store: ArchiveStore, target: string | undefined): Promise<RecoveryPlan> {
+/** Without the damaged pieces the latest commits would be missing, and nobody would know. */
+async function planOf(
+  store: ArchiveStore,
+  target: string | undefined,
+  damaged: readonly string[],
+): Promise<RecoveryPlan> {
   const catalogue = await readCatalogue(store)
+  const refuse = (message: string, windows: readonly RecoveryWindow[]) => {
+    const times = windows.map(({ from, to }) => `${from} to ${to}`).join(', ') || 'none'
+    const damage =
+      damaged.length > 0
+        ? ` The latest WAL is damaged in ${damaged.join(', ')}: recover to a time before it with --target-time, or move these pieces away and lose what comes after them.`
+        : ''
+    return new ConfigError(`${message}${damage} Times that can be recovered: ${times}.`)
+  }
+  if (target === undefined && damaged.length > 0)
+    throw refuse('The latest commit cannot be recovered.', recoveryWindows(catalogue))
   try {
     return target === undefined ? planLatest(catalogue) : planRecovery(catalogue, target)
   } catch (error) {
     if (!(error instanceof UnreachableTarget)) throw error
-    const windows = error.windows.map(({ from, to }) => `${from} to ${to}`)
-    throw new ConfigError(`${error.message} Times that can be recovered: ${windows.join(', ') || 'none'}.`)
+    throw refuse(error.message, error.windows)
   }
 }
 

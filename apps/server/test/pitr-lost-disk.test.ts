@@ -75,6 +75,23 @@ test('pitr: after the loss of the disk, the instance is recovered from the archi
   const unknown = [...args, '--system', '0'.repeat(16)]
   assert.match(await failureOf({ dataDir: elsewhere, env, args: unknown }), new RegExp(`--system: ${system}`))
 
+  // A byte of the latest WAL, near its end.
+  const pieceOf = (name: string) => /^[0-9a-f]{16}-[0-9a-f]{24}-[0-9a-f]+~[0-9a-f]+$/.test(name)
+  const stored = fs
+    .readdirSync(backups, { recursive: true, withFileTypes: true })
+    .filter(each => pieceOf(each.name))
+  const [last] = stored.toSorted((one, other) => (one.name < other.name ? 1 : -1))
+  const file = join(last!.parentPath, last!.name)
+  const intact = fs.readFileSync(file)
+  fs.writeFileSync(file, intact.with(intact.length - 20, intact.at(-20)! ^ 1))
+  const damaged = await failureOf({ dataDir: elsewhere, env, args })
+  assert.match(
+    damaged,
+    new RegExp(`^The latest commit cannot be recovered. The latest WAL is damaged in \\S*/${last!.name}:`),
+  )
+  assert.ok(!fs.existsSync(join(elsewhere, 'wal')), 'it leaves no WAL')
+  fs.writeFileSync(file, intact)
+
   const recovery = launch({ dataDir, env, args })
   assert.equal(await exitOf(recovery), '0', recovery.stderr)
   const answer = JSON.parse(recovery.stdout)

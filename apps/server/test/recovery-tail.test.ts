@@ -1,16 +1,23 @@
 // The latest WAL in the archive, which is all that is left of it when the disk with the spool is lost.
 import assert from 'node:assert/strict'
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import {
   type ArchiveStore,
   parseTailPiece,
   type TailPiece,
+  tailPiece,
   walFolder,
 } from '#src/kernel/postgres/recovery/archive-layout.ts'
 import { takeBaseBackup } from '#src/kernel/postgres/recovery/base-backup.ts'
-import { planLatest, type RecoveryPlan, readCatalogue } from '#src/kernel/postgres/recovery/catalogue.ts'
+import {
+  planLatest,
+  planRecovery,
+  type RecoveryPlan,
+  readCatalogue,
+  UnreachableTarget,
+} from '#src/kernel/postgres/recovery/catalogue.ts'
 import { recoverAside } from '#src/kernel/postgres/recovery/recovery.ts'
 import { distance } from '#src/kernel/postgres/recovery/wal-position.ts'
 import { restoreSpool } from '#src/kernel/postgres/recovery/wal-tail.ts'
@@ -46,7 +53,7 @@ const untilStored = (store: ArchiveStore, lsn: string) =>
 const fill = `insert into numbers select n from generate_series(1, 50000) n`
 
 test('archive: the segment that is being received is among the pieces, in few of them, until it is packed', async () => {
-  const { server, store, place, receive, query: run } = await start()
+  const { server, store, place, piecesDir, receive, query: run } = await start()
   const archive = receive({ storesTail: true })
   await run('create table numbers (n int)')
   await takeBaseBackup(server.address, store)
@@ -56,13 +63,32 @@ test('archive: the segment that is being received is among the pieces, in few of
     await untilStored(store, lsn)
   }
   assert.ok((await tailOf(store)).length <= 6, 'small pieces are replaced by larger ones')
+  const { at: early } = await archive.catchUp()
   await run(fill)
-  const { lsn } = await archive.catchUp()
+  const { lsn, at: late } = await archive.catchUp()
   const left = await untilStored(store, lsn)
   const { password } = server.address
   const recovered = await recoverAside({ place, ...left, databases: ['postgres'], password })
   assert.deepEqual(await query(recovered.address, 'select count(*)::int from numbers'), [{ count: 50_012 }])
   await recovered.stop()
+
+  const largest = (await tailOf(store)).toSorted(
+    (one, other) => other.to - other.from - (one.to - one.from),
+  )[0]!
+  const name = tailPiece(store.systemId, largest)
+  const [folder, base] = name.split('/') as [string, string]
+  const file = join(piecesDir, folder, base.slice(0, 2), base)
+  const intact = readFileSync(file)
+  writeFileSync(file, intact.with(intact.length - 1000, intact.at(-1000)! ^ 1))
+  const shortened = { ...store, spoolDir: mkdtempSync(join(root, 'damaged-')) }
+  assert.deepEqual((await restoreSpool(shortened)).damaged, [name])
+  const catalogue = await readCatalogue(shortened)
+  assert.throws(() => planRecovery(catalogue, late), UnreachableTarget)
+  const plan = planRecovery(catalogue, early)
+  const rest = await recoverAside({ place, store: shortened, plan, databases: ['postgres'], password })
+  assert.deepEqual(await query(rest.address, 'select count(*)::int from numbers'), [{ count: 12 }])
+  await rest.stop()
+  writeFileSync(file, intact)
 
   const before = new Set((await tailOf(store)).map(({ segment }) => segment))
   await run(`select pg_logical_emit_message(true, 'test', 'x'); select pg_switch_wal()`)

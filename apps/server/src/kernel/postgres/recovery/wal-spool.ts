@@ -179,6 +179,17 @@ async function readExactly(file: FileHandle, at: number, bytes: number): Promise
   return buffer
 }
 
+/** Where the first record starts that cannot be read. */
+export function endOfRecords(spool: Buffer, cipher: FrameCipher): number {
+  let at = 0
+  for (let index = 0; at + lengthBytes <= spool.length; index++) {
+    const to = at + lengthBytes + spool.readUInt32LE(at)
+    if (to > spool.length || !openRecord(cipher, index, spool.subarray(at + lengthBytes, to))) break
+    at = to
+  }
+  return at
+}
+
 function openRecord(cipher: FrameCipher, index: number, record: Buffer): Buffer | undefined {
   try {
     return cipher.open(index, 'tail', record)

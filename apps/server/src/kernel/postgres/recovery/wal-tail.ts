@@ -6,8 +6,9 @@ import { startChore } from '#src/kernel/chores.ts'
 import type { EngineLog } from '../engine/start.ts'
 import { type ArchiveStore, parseTailPiece, type TailPiece, tailPiece, walFolder } from './archive-layout.ts'
 import { archivedSegments } from './archived-segments.ts'
+import { spoolCipher } from './wal-packer.ts'
 import { segmentBytes, segmentName } from './wal-position.ts'
-import { isMissing, removeSpool, spoolPath } from './wal-spool.ts'
+import { endOfRecords, isMissing, removeSpool, spoolPath } from './wal-spool.ts'
 
 /** The durable part of the spool of the current segment. */
 export interface SpooledPart {
@@ -168,11 +169,18 @@ async function* tailPieces({ pieces, systemId }: ArchiveStore): AsyncGenerator<T
   }
 }
 
+export interface RestoredSpool {
+  /** The paths of new files. */
+  made: string[]
+  /** Pieces that were written completely and cannot be read now. The WAL from there on is missing. */
+  damaged: string[]
+}
+
 /**
- * Writes the pieces into the spool, after the disk with the spool was lost. Call it while nothing is received. Returns the paths of
- * new files; if it fails, there are none.
+ * Writes the pieces into the spool, after the disk with the spool was lost. Call it while nothing is received. If it fails, there
+ * are no new files.
  */
-export async function restoreSpool(store: ArchiveStore): Promise<string[]> {
+export async function restoreSpool(store: ArchiveStore): Promise<RestoredSpool> {
   const { spoolDir } = store
   const found = new Map<string, TailPiece[]>()
   for await (const piece of tailPieces(store))
@@ -180,9 +188,20 @@ export async function restoreSpool(store: ArchiveStore): Promise<string[]> {
   for await (const { timeline, number, bytes } of archivedSegments(store))
     if (bytes === segmentBytes) found.delete(segmentName(timeline, number))
   const made: string[] = []
+  const damaged: string[] = []
   try {
     for (const [segment, parts] of found) {
-      const bytes = await joinPieces(parts, piece => readPiece(store, piece))
+      const joined = await joinPieces(parts, piece => readPiece(store, piece))
+      const end = endOfRecords(joined, spoolCipher(store, segment))
+      const isDamaged = !isUnwritten(parts, joined, end)
+      if (isDamaged)
+        damaged.push(
+          ...parts
+            .filter(({ from, to }) => from <= end && end < to)
+            .map(each => tailPiece(store.systemId, each)),
+        )
+      const bytes = isDamaged ? joined.subarray(0, end) : joined
+      if (bytes.length === 0) continue
       const path = spoolPath(spoolDir, segment)
       const spooled = await stat(path).catch(ignoreMissing)
       if (spooled && spooled.size >= bytes.length) continue
@@ -194,7 +213,25 @@ export async function restoreSpool(store: ArchiveStore): Promise<string[]> {
     await forgetSpool(store, made)
     throw error
   }
-  return made
+  return { made, damaged }
+}
+
+const tagBytes = 16
+
+/**
+ * Whether a write that was killed, or a power loss, explains why the bytes from `end` on cannot be read: pieces that were to be
+ * replaced are still there, bytes are missing at the end, or they are zeros. All else is damage.
+ */
+function isUnwritten(parts: readonly TailPiece[], joined: Buffer, end: number): boolean {
+  const isReplaced = (part: TailPiece) =>
+    parts.some(other => other !== part && other.from <= part.from && part.to <= other.to)
+  const confirmed = Math.max(0, ...parts.filter(isReplaced).map(({ to }) => to))
+  if (end === joined.length || (confirmed > 0 && end >= confirmed)) return true
+  const rest = joined.subarray(end)
+  if (rest.subarray(-tagBytes).every(byte => byte === 0)) return true
+  // Only the last piece that has been written of several ends within a record.
+  const isCut = parts.some(({ from, to }) => to > joined.length || to - from === maxPieceBytes)
+  return isCut && (rest.length < 4 || 4 + rest.readUInt32LE(0) > rest.length)
 }
 
 /** Removes files that `restoreSpool` has made. */
