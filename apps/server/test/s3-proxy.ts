@@ -4,10 +4,10 @@ import { createServer, type IncomingMessage, type ServerResponse, request as sen
 import type { AddressInfo } from 'node:net'
 
 /**
- * `failing` answers each request with 500, `silent` reads requests and never answers, and `stalling` stops in the middle of
+ * `failing` answers each request with 500, `refusing` ends its connection, `silent` reads requests and never answers, and `stalling` stops in the middle of
  * each answer.
  */
-export type Mode = 'forwarding' | 'failing' | 'silent' | 'stalling'
+export type Mode = 'forwarding' | 'failing' | 'refusing' | 'silent' | 'stalling'
 
 export interface S3Proxy {
   readonly url: string
@@ -51,6 +51,7 @@ export async function startS3Proxy(endpoint: string): Promise<S3Proxy> {
     response.on('close', () => open.delete(response))
     const mode = proxy.modeOf?.(request) ?? proxy.mode
     if (mode === 'silent') return void request.resume()
+    if (mode === 'refusing') return void request.socket.destroy()
     if (mode === 'failing') return void response.writeHead(500).end()
     const take = (answer: IncomingMessage) => {
       if (mode === 'stalling') return stall(request, answer, response)

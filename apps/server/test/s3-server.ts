@@ -10,10 +10,13 @@ import type { S3Settings } from '#src/kernel/objects/s3.ts'
 
 export interface S3Server {
   settings: S3Settings
+  /** Of another bucket, for a test with both files and backups. */
+  backupBucket: string
   stop(): Promise<void>
 }
 
 const bucket = 'plinth'
+const backupBucket = 'plinth-backups'
 
 export async function startS3(): Promise<S3Server> {
   const directory = mkdtempSync(join(tmpdir(), 'plinth-s3-'))
@@ -38,6 +41,7 @@ export async function startS3(): Promise<S3Server> {
       region: 'us-east-1',
       forcePathStyle: true,
     },
+    backupBucket,
     async stop() {
       child.kill('SIGKILL')
       await ended
@@ -53,7 +57,7 @@ async function serve(directory: string): Promise<void> {
     port: 0,
     silent: true,
     directory,
-    configureBuckets: [{ name: bucket, configs: [] }],
+    configureBuckets: [bucket, backupBucket].map(name => ({ name, configs: [] })),
   })
   waitForFiles((server as unknown as { store: Store }).store)
   const { port } = (await server.run()) as AddressInfo

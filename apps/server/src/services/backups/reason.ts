@@ -5,6 +5,7 @@ import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable } from '#src/kernel/objects/pieces.ts'
 import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
+import { FilesUnavailable } from './live-files.ts'
 import { InsufficientSpace } from './space.ts'
 
 const maxLength = 1000
@@ -35,6 +36,7 @@ export function reasonOf(error: unknown): string {
   if (error instanceof DOMException && error.name === 'TimeoutError')
     return 'It took too long. Functions of the project run meanwhile, in generated columns and checks.'
   if (error instanceof NoSpace) return 'There is no space left where backups are stored.'
+  if (error instanceof FilesUnavailable) return 'The S3 service for files cannot be reached, or has failed.'
   if (error instanceof ObjectsUnavailable)
     return 'The S3 service for backups cannot be reached, or has failed.'
   if (error instanceof DamagedFile)

@@ -15,6 +15,7 @@ import type { Database } from '#src/kernel/postgres/database.ts'
 import type { ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
 import type { DatabaseReader } from '#src/tenancy/project-reader.ts'
 import { isDamaged, listCopied, noteDamaged, noteFiles } from './files-store.ts'
+import { liveFiles } from './live-files.ts'
 
 export interface FileStores {
   control: Database
@@ -53,7 +54,13 @@ export async function copyFiles(
       if (!present.has(file.version))
         try {
           const folder = projectData.filesOf(file.service).folder(project, file.version)
-          copied.storedBytes += await copyFile({ live, backups }, folder, project, file, progress)
+          copied.storedBytes += await copyFile(
+            { live: liveFiles(live), backups },
+            folder,
+            project,
+            file,
+            progress,
+          )
         } catch (error) {
           if (!(error instanceof MissingPiece)) throw error
           // A backup with one damaged file is better than none.
@@ -92,7 +99,7 @@ export async function* onlyReferred(
 }
 
 async function copyFile(
-  { live, backups }: Pick<FileStores, 'live' | 'backups'>,
+  { live, backups }: { live: Pick<Pieces, 'open'>; backups: Pieces },
   folder: string,
   project: string,
   { version, size }: ProjectFile,
@@ -110,9 +117,9 @@ async function copyFile(
 }
 
 async function copyPiece(
-  from: Pieces,
+  from: Pick<Pieces, 'open'>,
   name: string,
-  to: Pieces,
+  to: Pick<Pieces, 'write'>,
   newName: string,
   bytes: number,
 ): Promise<void> {
@@ -151,13 +158,14 @@ async function* listed({ manifest, read }: ArchiveReader): AsyncGenerator<Projec
  * MissingPiece, unless told what to do.
  */
 export async function putFilesBack(
-  { projectData, live, backups }: FileStores,
+  { projectData, live: pieces, backups }: FileStores,
   archive: ArchiveReader,
   to: string,
   { signal, progress }: Watching,
   onMissing?: (error: MissingPiece) => void,
 ): Promise<void> {
   const { id: project } = archive.manifest.project
+  const live = liveFiles(pieces)
   let present = { folder: '', sizes: new Map<string, number>() }
   for await (const { service, version, size } of listed(archive)) {
     const folder = projectData.filesOf(service).folder(to, version)
