@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { raw, sql } from '#src/kernel/postgres/sql.ts'
+import { tryHoldFiles } from '#src/services/backups/files-store.ts'
 import { createRetention } from '#src/services/backups/retention.ts'
 import { insertBackup, insertTask } from '#src/services/backups/store.ts'
 import { deleteBackup } from '#src/services/backups/upkeep-store.ts'
@@ -145,10 +146,12 @@ test('backups: one that begins while files are removed has the bytes of all its 
   assert.equal(await deleteBackup(control, removed), true)
   const pieces = await openDirectoryPieces(join(platform.config.dataDir, 'backups'))
   let begun: string | undefined
+  let isHeld: boolean | undefined
   const retention = createRetention(control, {
     ...pieces,
-    async remove(names) {
+    async remove(names, signal) {
       if (names.some(name => /^[^/]+\/[0-9a-f-]{36}\.0$/.test(name))) {
+        isHeld = !(await control.transaction(session => tryHoldFiles(session, project.id)))
         begun ??= (await project.backups.create({ params: { id: project.id } })).id
         // Without waiting for the removal, it would end meanwhile.
         const isOver = async () =>
@@ -156,13 +159,57 @@ test('backups: one that begins while files are removed has the bytes of all its 
         for (const until = performance.now() + 2000; performance.now() < until && !(await isOver()); )
           await sleep(20)
       }
-      await pieces.remove(names)
+      await pieces.remove(names, signal)
     },
   })
   await retention.sweep(t.signal)
   assert.ok(begun)
   assert.equal((await project.ended(begun)).error, null)
   assert.equal((await project.verify(begun)).verify_error, null)
+  assert.equal(isHeld, false, 'no transaction waits for the store')
+})
+
+test('backups: one that begins after a node was killed while it removed files copies them again', async t => {
+  const project = await backedUpProject(platform)
+  const { control } = platform.app
+  await project.backups.configure({ params: { id: project.id }, body: { verify_enabled: false } })
+  await project.sql(`insert into storage.buckets (id, name) values ('papers', 'papers')`)
+  for (const name of ['first', 'second']) await upload(project, name)
+  const { id: removed } = await project.backUp()
+  assert.equal(await deleteBackup(control, removed), true)
+  const pieces = await openDirectoryPieces(join(platform.config.dataDir, 'backups'))
+  const removals: (readonly string[])[] = []
+  const retention = createRetention(control, {
+    ...pieces,
+    async remove(names) {
+      if (!names.some(name => name.startsWith(project.id) && !name.includes('-1-')))
+        return pieces.remove(names)
+      removals.push(names)
+      await pieces.remove(names.slice(0, 1))
+      throw new Error('killed')
+    },
+  })
+  await assert.rejects(retention.sweep(t.signal), /killed/)
+  const { id } = await project.backups.create({ params: { id: project.id } })
+  const isBegun = sql`
+    select from backup_tasks where project_id = ${project.id} and progress->>'step' not in ('waiting', 'starting')`
+  const claimed = sql`select from backup_tasks where project_id = ${project.id} and progress->>'step' = 'starting'`
+  await eventually(() => control.row(claimed), 'the backup waits')
+  assert.equal(await control.row(isBegun), undefined)
+  await retention.sweep(t.signal)
+  assert.equal(removals.length, 1, 'no other node removes files meanwhile')
+  await control.run(
+    sql`update backup_file_removals set leased_until = now() where project_id = ${project.id}`,
+  )
+  assert.equal((await project.ended(id)).error, null)
+  assert.equal((await project.verify(id)).verify_error, null)
+  assert.equal(stored(project).filter(name => !/^[0-9a-f-]{36}-/.test(name)).length, 2)
+  await retention.sweep(t.signal)
+  assert.equal((await project.verify(id)).verify_error, null)
+  assert.deepEqual(
+    await control.rows(sql`select from backup_file_removals where project_id = ${project.id}`),
+    [],
+  )
 })
 
 test('backups: the sweep removes what no backup needs, also of earlier attempts and of failed ones', async () => {

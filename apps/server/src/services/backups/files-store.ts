@@ -1,17 +1,49 @@
 // The files that backups have in common, and which of them the store has.
-import type { Session } from '#src/kernel/postgres/database.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 
-/**
- * Until the end of the transaction no backup of the project begins to copy files. False if one begins now, or files are
- * being removed.
- */
+/** Until the end of the transaction no removal and no backup of the project begins. False if one begins now. */
 export const tryHoldFiles = async (session: Session, projectId: string) =>
   (await session.row<{ isHeld: boolean }>(sql`
     select pg_try_advisory_xact_lock(hashtextextended('backup files of ' || ${projectId}, 0)) as "isHeld"`))!
     .isHeld
 
-export const isBeingBackedUp = async (session: Session, projectId: string) =>
+/** Whether a backup that is recorded as running may begin: from then on removals notice it. */
+export const mayCopyFiles = async (session: Session, projectId: string) =>
+  (await tryHoldFiles(session, projectId)) &&
+  (await session.row(sql`
+    select from backup_file_removals where project_id = ${projectId} and leased_until > clock_timestamp()`)) ===
+    undefined
+
+/** One node removes stored files of a project at a time. */
+export interface FileRemoval {
+  id: string
+  projectId: string
+}
+
+/** No backup of the project begins to copy files during the lease. False if one is being made, or files are being removed. */
+export const beginRemoval = (control: Database, { id, projectId }: FileRemoval, leaseSeconds: number) =>
+  control.transaction(
+    async session =>
+      (await tryHoldFiles(session, projectId)) &&
+      !(await isBeingBackedUp(session, projectId)) &&
+      (await session.run(sql`
+        insert into backup_file_removals as r (project_id, id, leased_until)
+        values (${projectId}, ${id}, clock_timestamp() + make_interval(secs => ${leaseSeconds}))
+        on conflict (project_id) do update set id = excluded.id, leased_until = excluded.leased_until
+         where r.leased_until <= clock_timestamp()`)) === 1,
+  )
+
+/** False if the lease was over, so that a backup may have begun. */
+export const extendRemoval = async (session: Session, { id, projectId }: FileRemoval, leaseSeconds: number) =>
+  (await session.run(sql`
+    update backup_file_removals set leased_until = clock_timestamp() + make_interval(secs => ${leaseSeconds})
+     where project_id = ${projectId} and id = ${id} and leased_until > clock_timestamp()`)) === 1
+
+export const endRemoval = (control: Session, { id, projectId }: FileRemoval) =>
+  control.run(sql`delete from backup_file_removals where project_id = ${projectId} and id = ${id}`)
+
+const isBeingBackedUp = async (session: Session, projectId: string) =>
   (await session.row(
     sql`select from backups where project_id = ${projectId} and status = 'running' limit 1`,
   )) !== undefined

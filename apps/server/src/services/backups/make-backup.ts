@@ -12,7 +12,7 @@ import type { Cluster } from '#src/tenancy/cluster.ts'
 import type { Logins } from '#src/tenancy/logins.ts'
 import type { ProjectFile } from '#src/tenancy/project-data.ts'
 import { type DatabaseReader, readProject } from '#src/tenancy/project-reader.ts'
-import { tryHoldFiles } from './files-store.ts'
+import { mayCopyFiles } from './files-store.ts'
 import { bytesOf } from './space.ts'
 import * as store from './store.ts'
 import { type CopiedFiles, copyFiles, type FileStores, onlyReferred } from './stored-files.ts'
@@ -49,7 +49,7 @@ async function untilFilesAreRemoved(
   project: string,
   signal: AbortSignal,
 ): Promise<void> {
-  while (!(await control.transaction(session => tryHoldFiles(session, project))))
+  while (!(await control.transaction(session => mayCopyFiles(session, project))))
     await sleep(pollMs, undefined, { signal })
 }
 

@@ -1,10 +1,11 @@
 // Removes backups beyond their retention, files that no backup contains any more, and what a crash has left in the store.
 
+import { randomUUID } from 'node:crypto'
 import { removeArchive } from '#src/archive/archive.ts'
 import { inBatches } from '#src/kernel/batches.ts'
 import { pieceNames } from '#src/kernel/objects/layout.ts'
 import type { PieceFound, Pieces } from '#src/kernel/objects/pieces.ts'
-import type { Database } from '#src/kernel/postgres/database.ts'
+import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { isUuid } from '#src/kernel/uuid.ts'
 import { hasWayBack } from '#src/tenancy/instance-cutover.ts'
 import * as files from './files-store.ts'
@@ -14,6 +15,10 @@ import * as upkeep from './upkeep-store.ts'
 const batch = 100
 const filesAtOnce = 500
 const piecesAtOnce = 1000
+/** Backups of the project wait so long for a node that was killed while it removed files. */
+const leaseSeconds = 60
+/** For one request. The rest of the lease is for what the store still does after it. */
+const removeMs = 30_000
 /** Files of backups are named after its id, attempt and number; files of the project after their version. */
 const pieceForm = /^[^/]+\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})([-.])/
 /** A version is noted after all of it was copied. */
@@ -32,22 +37,47 @@ export function createRetention(control: Database, backups: Pieces) {
     await removeFiles(project)
   }
 
+  async function extend(session: Session, removal: files.FileRemoval): Promise<void> {
+    if (!(await files.extendRemoval(session, removal, leaseSeconds)))
+      throw new Error('the removal of files took too long; the next one goes on')
+  }
+
+  /** Ends before the lease does, after which a backup may copy the same versions again. */
+  async function removeLeased(removal: files.FileRemoval, names: readonly string[]): Promise<void> {
+    for (let start = 0; start < names.length; start += piecesAtOnce) {
+      const signal = AbortSignal.timeout(removeMs)
+      await extend(control, removal)
+      await backups.remove(names.slice(start, start + piecesAtOnce), signal)
+    }
+  }
+
   /**
    * A backup that begins meanwhile waits: it would find a version that is about to be removed in the list of those that the
-   * store has, or copy it just before. Does nothing if one is being made. The next sweep comes back.
+   * store has, or copy it just before. Does nothing if one is being made. The next sweep comes back. The store may take long or
+   * hang, so no transaction is open meanwhile. After a failure the lease stays: the store may still remove what it was asked to.
    */
-  const whileNoneIsMade = (project: string, work: () => Promise<void>): Promise<void> =>
-    control.transaction(async session => {
-      if (!(await files.tryHoldFiles(session, project))) return
-      if (!(await files.isBeingBackedUp(session, project))) await work()
-    })
+  async function whileNoneIsMade(
+    projectId: string,
+    work: (removal: files.FileRemoval) => Promise<void>,
+  ): Promise<void> {
+    const removal = { id: randomUUID(), projectId }
+    if (!(await files.beginRemoval(control, removal, leaseSeconds))) return
+    await work(removal)
+    await files.endRemoval(control, removal)
+  }
 
   /** Their rows are deleted first, because a version that is noted must be there. */
   const removeFiles = (project: string): Promise<void> =>
-    whileNoneIsMade(project, async () => {
+    whileNoneIsMade(project, async removal => {
       for (;;) {
-        const unneeded = await files.takeUnneededFiles(control, project, filesAtOnce)
-        await backups.remove(unneeded.flatMap(({ version, size }) => pieceNames(project, version, size)))
+        const unneeded = await control.transaction(async session => {
+          await extend(session, removal)
+          return files.takeUnneededFiles(session, project, filesAtOnce)
+        })
+        await removeLeased(
+          removal,
+          unneeded.flatMap(({ version, size }) => pieceNames(project, version, size)),
+        )
         if (unneeded.length < filesAtOnce) return
       }
     })
@@ -65,9 +95,13 @@ export function createRetention(control: Database, backups: Pieces) {
     for (const [id, names] of archives)
       await backups.remove(kept.has(id) ? names.filter(isOfOther(kept.get(id))) : names)
     if (versions.size === 0) return
-    await whileNoneIsMade(project, async () => {
+    await whileNoneIsMade(project, async removal => {
       const noted = await files.listNotedFiles(control, project, [...versions.keys()])
-      for (const [version, stray] of versions) if (!noted.has(version)) await backups.remove(stray)
+      const stray = [...versions].filter(([version]) => !noted.has(version))
+      await removeLeased(
+        removal,
+        stray.flatMap(([, names]) => names),
+      )
     })
   }
 
