@@ -258,6 +258,44 @@ test('backups: code of the tenant finds the rights and guards of the live databa
   await assertSafe(trapped)
 })
 
+test('backups: a cast of the tenant to json changes no right of the owner of the change capture', async () => {
+  const { project } = await trappedProject(platform)
+  await project.sql('create table things (id int)')
+  const { id: webhook } = await project.create('https://example.com/hook')
+  await project.attach(webhook, 'things', ['INSERT'])
+  // A copy has no event trigger yet that would keep row_to_json from the cast when its views are filled.
+  await project.sql(`
+    create type m as enum ('a');
+    create function evil(m) returns json language plpgsql as $evil$ begin
+      if current_user not like '%owner' then
+        grant execute on function platform.note_change() to public;
+        raise exception 'a right was changed as %', current_user;
+      end if;
+      return '{}';
+    end $evil$;
+    create function attack() returns boolean language plpgsql as $attack$ begin
+      if exists (select from pg_catalog.pg_event_trigger where evtname = 'platform_webhooks') then
+        return true;
+      end if;
+      create cast (public.m as json) with function public.evil(public.m) as implicit;
+      alter table public.things add column x public.m;
+      begin
+        insert into public.things values (1, 'a');
+        raise exception 'nothing ran' using errcode = 'assert_failure';
+      exception when insufficient_privilege then
+      end;
+      alter table public.things drop column x;
+      drop cast (public.m as json);
+      return true;
+    end $attack$;
+    create materialized view counted as select attack()`)
+  const backup = await project.backUp()
+  assert.equal(backup.error, null)
+  const { verify_error: error } = await project.verify(backup.id)
+  // The cast has run, but what it changes was refused.
+  assert.equal(error, 'the sequence platform.webhook_changes_id_seq differs')
+})
+
 test('backups: the tenant cannot connect to a copy before the platform has made its part', async () => {
   const trapped = await trappedProject(platform)
   const { project } = trapped

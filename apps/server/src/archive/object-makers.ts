@@ -41,7 +41,7 @@ const isGivenFunction = ({ kind, schema, sql }: DumpedObject): boolean =>
   kind === 'FUNCTION' && schema === 'platform' && givenFunction.test(sql)
 const givenFunction = /^CREATE FUNCTION platform\.prepare_judge\([a-z ,"]*\) RETURNS void\s+LANGUAGE plpgsql /
 
-/** Refuses definitions in the name of the owner of the tables of users, and changes nothing itself. */
+/** Refuses definitions in the name of roles that own tables and functions of the platform, and changes nothing itself. */
 export const isGuard = ({ kind, sql }: DumpedObject): boolean =>
   kind === 'EVENT TRIGGER' && sql.includes('EXECUTE FUNCTION platform.refuse_as_auth_owner()')
 
