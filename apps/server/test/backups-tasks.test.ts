@@ -244,23 +244,32 @@ test('backups: a node claims nothing of projects without a place, and only so ma
   const rolling = control.transaction(async session => {
     for (const { id, backupId } of [first, second])
       await insertTask(session, { id: crypto.randomUUID(), projectId: id, kind: 'verification', backupId })
-    const claimed = async (full: string[], verifications: number) => {
+    const claimed = async (full: string[], verifications: number, slow: string[] = []) => {
       await session.run(sql`update backup_tasks set leased_until = null where project_id = any(${both})`)
-      return (await claimTasks(session, 9, { full, verifications }, 30)).length
+      return (await claimTasks(session, 9, { full, slow, verifications }, 30)).length
     }
     const counts = [
       await claimed([], 9),
       await claimed([first.id], 9),
       await claimed([], 1),
       await claimed([], 0),
+      // The verification of the first project is the older one, and takes no place from the second.
+      await claimed([], 1, [first.id]),
+      await claimed([], 9, [first.id, second.id]),
     ]
-    assert.deepEqual(counts, [2, 1, 1, 0])
+    assert.deepEqual(counts, [2, 1, 1, 0, 1, 0])
     await session.run(sql`update backup_tasks set leased_until = null`)
-    const due = async (full: string[], verifications: number) =>
-      ((await nextDueMs(session, { full, verifications })) ?? 1) <= 0
+    const due = async (full: string[], verifications: number, slow: string[] = []) =>
+      ((await nextDueMs(session, { full, slow, verifications })) ?? 1) <= 0
     assert.deepEqual(
-      [await due([first.id], 1), await due([first.id, second.id], 1), await due([], 0)],
-      [true, false, false],
+      [
+        await due([first.id], 1),
+        await due([first.id, second.id], 1),
+        await due([], 0),
+        await due([], 1, [first.id]),
+        await due([], 1, [first.id, second.id]),
+      ],
+      [true, false, false, true, false],
     )
     throw rolledBack
   })

@@ -151,6 +151,8 @@ export const listDueVerifications = (session: Session, limit: number, usualMinut
 export interface Claimable {
   /** Projects that claim nothing. */
   full: readonly string[]
+  /** Projects that claim no verification. */
+  slow: readonly string[]
   /** How many verifications. */
   verifications: number
 }
@@ -159,13 +161,14 @@ export interface Claimable {
 export const claimTasks = (
   control: Session,
   limit: number,
-  { full, verifications }: Claimable,
+  { full, slow, verifications }: Claimable,
   leaseSeconds: number,
 ) =>
   control.rows<Task>(sql`
     with due as (
       select id, kind, created_at, row_number() over (partition by kind order by created_at) as place from backup_tasks
-       where (leased_until is null or leased_until <= now()) and project_id <> all(${full}::uuid[]))
+       where (leased_until is null or leased_until <= now()) and project_id <> all(${full}::uuid[])
+         and (kind <> 'verification' or project_id <> all(${slow}::uuid[])))
     update backup_tasks set leased_until = now() + make_interval(secs => ${leaseSeconds}), attempts = attempts + 1
      where id in (
        select t.id from backup_tasks t join due d on d.id = t.id
@@ -220,13 +223,14 @@ export const endSnapshotTasks = (session: Session, projectId: string, reason: st
 export const deleteNewBackup = (session: Session, id: string) =>
   session.run(sql`delete from backups where id = ${id}`)
 
-export const nextDueMs = async (control: Session, { full, verifications }: Claimable) =>
+export const nextDueMs = async (control: Session, { full, slow, verifications }: Claimable) =>
   (
     await control.row<{ ms: number | null }>(sql`
       select (extract(epoch from min(at) - now()) * 1000)::float8 as ms from (
         select min(next_run_at) as at from backup_settings s where enabled and ${isFree}
         union all select min(coalesce(leased_until, now())) from backup_tasks
-         where project_id <> all(${full}::uuid[]) and (kind <> 'verification' or ${verifications}::int > 0)) due`)
+         where project_id <> all(${full}::uuid[])
+           and (kind <> 'verification' or ${verifications}::int > 0 and project_id <> all(${slow}::uuid[]))) due`)
   )?.ms ?? undefined
 
 /** How the manifest is read. */

@@ -19,6 +19,7 @@ import * as restores from './restores-store.ts'
 import * as store from './store.ts'
 import { guardTask, type TaskGuard } from './task-guard.ts'
 import { longestMs } from './time-limit.ts'
+import { createVerificationPlaces, GaveWay } from './verification-places.ts'
 import { verifyBackup } from './verify-backup.ts'
 
 export interface BackupWorkerDeps extends Omit<NewProjectDeps, keyof TaskGuard> {
@@ -40,7 +41,7 @@ const bounds = {
   perProject: 1,
   slow: { afterMs: 60_000, forMs: 3_600_000, prompt: 2, shared: 2, perProject: 1 },
 }
-/** On a node. They come by themselves, and must not keep backups and restores waiting. */
+/** On a node, of which one may be slow. */
 const maxVerifications = 2
 const maxAttempts = 3
 /** In the audit log: of success and of failure. */
@@ -56,8 +57,9 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
   const { control, backups, log } = deps
   const { watching, forget, lease } = createTaskLeases(control, 'backup_tasks')
 
-  /** Those that run here. */
-  const verifying = new Set<string>()
+  const places = createVerificationPlaces(maxVerifications, bounds.slow.afterMs)
+  /** Projects whose verifications were not claimed last, because they take long and one that does runs here. */
+  let slowProjects: readonly string[] = []
 
   /** A restore is recorded in the transaction that exchanges the databases. */
   async function restore(
@@ -115,13 +117,14 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
   }
 
   async function act(task: store.Task, signal: AbortSignal): Promise<Outcome> {
-    if (task.kind === 'verification') verifying.add(task.id)
     try {
-      return await run(task, signal)
+      return await (task.kind === 'verification'
+        ? places.run(signal, given => run(task, given))
+        : run(task, signal))
     } catch (error) {
       // The platform stops. The task is begun again at the next start.
       if (signal.aborted) return { kind: 'stopped', pauseSeconds: 0 }
-      if (error instanceof MadeElsewhere) return { kind: 'stopped', pauseSeconds }
+      if (error instanceof MadeElsewhere || error instanceof GaveWay) return { kind: 'stopped', pauseSeconds }
       log.error(
         { err: error, project: task.project_id, backup: task.backup_id, task: task.kind },
         'a task of backups failed',
@@ -133,7 +136,6 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
         isOutage: isOutage(error),
       }
     } finally {
-      verifying.delete(task.id)
       forget(task)
     }
   }
@@ -179,7 +181,7 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
     if (isRecorded) await removeAttempts(task).catch(() => {})
   }
 
-  const verificationsLeft = () => Math.max(0, maxVerifications - verifying.size)
+  const claimable = (full: readonly string[]) => ({ full, slow: slowProjects, verifications: places.left() })
 
   const worker = startWorker<store.Task, Outcome>(
     {
@@ -190,15 +192,10 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       async claim(room) {
         const begun = await planTasks(control, bounds.all)
         for (const projectId of begun) worker.abort(projectId, new Error('a scheduled backup begins'))
-        const full = fullOf(room.places)
-        return store.claimTasks(
-          control,
-          room.jobs,
-          { full, verifications: verificationsLeft() },
-          leaseSeconds,
-        )
+        slowProjects = places.isSlowOneRunning() ? [...room.places.keys()] : []
+        return store.claimTasks(control, room.jobs, claimable(fullOf(room.places)), leaseSeconds)
       },
-      nextDueMs: full => store.nextDueMs(control, { full, verifications: verificationsLeft() }),
+      nextDueMs: full => store.nextDueMs(control, claimable(full)),
       act,
       record,
       lease,
