@@ -57,3 +57,18 @@ test('definer functions: the tenant can create in no schema of those that platfo
   )
   assert.deepEqual(open, [])
 })
+
+test('definer functions: the tenant can create no extension in a schema in which it can create nothing', async () => {
+  const { id, service_role_key: token } = await platform.createProject()
+  const create = async (schema: string) =>
+    platform.call('POST', `/v1/rest/${id}/rpc/exec_sql`, {
+      token,
+      body: { sql: `create extension citext schema ${schema}; drop extension citext` },
+    })
+  for (const schema of ['platform', 'auth', 'storage', 'realtime', 'pg_catalog', 'information_schema']) {
+    const { status, body } = await create(schema)
+    assert.equal(status, 403, `${schema}: ${JSON.stringify(body)}`)
+    assert.match(body.message, /belongs to the platform/)
+  }
+  for (const schema of ['extensions', 'public', 'pgmq']) assert.equal((await create(schema)).status, 200)
+})

@@ -53,6 +53,16 @@ begin
     raise insufficient_privilege using message = 'this language is not available here';
   end if;
 
+  -- The script of a trusted extension runs as the superuser, so Postgres creates it in any schema. Sessions of the platform find
+  -- functions and operators in pg_catalog without a schema, and its functions call others in the schemas of the platform.
+  if tg_tag = 'CREATE EXTENSION' and exists (
+    select from pg_event_trigger_ddl_commands() e join pg_extension x on x.oid = e.objid
+     where e.classid = 'pg_extension'::regclass and not has_schema_privilege(x.extnamespace, 'create')
+  ) then
+    raise insufficient_privilege using message = 'this schema belongs to the platform',
+      hint = 'Create the extension in schema extensions or in one of your own.';
+  end if;
+
   -- DROP SCHEMA public CASCADE; CREATE SCHEMA public (resets by ORMs) loses grants and default privileges.
   if tg_tag in ('CREATE SCHEMA', 'ALTER SCHEMA') and exists (
     select from pg_event_trigger_ddl_commands() e
