@@ -16,6 +16,10 @@ export interface LeasedTask {
   attempts: number
 }
 
+/** Whether Postgres was started after this time, which may be why a task has failed. */
+export const hasRestarted = async (control: Session, since: string) =>
+  (await control.row(sql`select where pg_postmaster_start_time() > ${since}::timestamptz`)) !== undefined
+
 export function createTaskLeases(
   control: Pick<Session, 'run'>,
   table: 'backup_tasks' | 'branch_tasks' | 'pitr_jobs',

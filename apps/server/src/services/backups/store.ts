@@ -199,11 +199,6 @@ export const listExisting = async (session: Session, databases: readonly string[
     )
   ).map(({ datname }) => datname)
 
-/** Whether Postgres was started after this time. */
-export const hasRestarted = async (session: Session, since: string) =>
-  (await session.row<{ has: boolean }>(sql`select pg_postmaster_start_time() > ${since}::timestamptz as has`))
-    ?.has ?? false
-
 /** Claims a new task for this process. */
 export const leaseTask = (session: Session, id: string, leaseSeconds: number) =>
   session.row<Task>(sql`

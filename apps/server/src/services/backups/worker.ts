@@ -1,7 +1,7 @@
 // Makes, verifies and restores backups: those that were asked for, and those that are due. A project has one task at a time. If a
 // node dies, another one begins the task again.
 import { removeArchive } from '#src/archive/archive.ts'
-import { createTaskLeases, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
+import { createTaskLeases, hasRestarted, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
@@ -145,9 +145,7 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
     { attempts, claimed_at: since }: store.Task,
     { problem, isOutage }: Extract<Outcome, { kind: 'ended' }>,
   ) =>
-    problem !== null &&
-    attempts <= maxAttempts &&
-    (isOutage === true || (await store.hasRestarted(control, since)))
+    problem !== null && attempts <= maxAttempts && (isOutage === true || (await hasRestarted(control, since)))
 
   /** Files of earlier attempts to make a backup, or of all if it has failed. What stays is removed by the sweep. */
   async function removeAttempts({ kind, project_id: project, ...task }: store.Task): Promise<void> {

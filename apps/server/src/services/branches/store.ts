@@ -197,10 +197,6 @@ export const postponeTask = (control: Session, { id, attempts }: Task, pauseSeco
     update branch_tasks set leased_until = now() + make_interval(secs => ${pauseSeconds}), progress = null
      where id = ${id} and attempts = ${attempts}`)
 
-/** Whether Postgres was started after this time. */
-export const hasRestarted = async (control: Session, since: string) =>
-  (await control.row(sql`select where pg_postmaster_start_time() > ${since}::timestamptz`)) !== undefined
-
 /** For a task that was interrupted, or on which another node works. */
 export const releaseTask = (control: Session, { id, attempts }: Task, pauseSeconds: number) =>
   control.run(sql`

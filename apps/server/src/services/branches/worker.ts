@@ -1,5 +1,5 @@
 // Creates and resets branches. If a node dies, another one begins the task again.
-import { createTaskLeases, leaseSeconds } from '#src/archive/task-leases-store.ts'
+import { createTaskLeases, hasRestarted, leaseSeconds } from '#src/archive/task-leases-store.ts'
 import { startChore } from '#src/kernel/chores.ts'
 import { withClient } from '#src/kernel/postgres/database.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
@@ -125,7 +125,7 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
         log.warn({ err: error, project: task.branch_id }, 'something failed after a branch was made')
         return { kind: 'ended' }
       }
-      if (task.attempts <= maxAttempts && (await store.hasRestarted(control, task.claimed_at)))
+      if (task.attempts <= maxAttempts && (await hasRestarted(control, task.claimed_at)))
         return { kind: 'interrupted' }
       log.error({ err: error, project: task.branch_id, task: task.kind }, 'a branch could not be made')
       await dropUnfinished(task, signal)
