@@ -23,17 +23,23 @@ const ignoredKinds: readonly string[] = [
   'DATABASE PROPERTIES',
 ]
 
-/** What differs, as sentences. */
+/** What it is about, and a sentence that names it. */
+export interface Difference {
+  kind: 'schema' | 'rows' | 'sequences' | 'large_objects'
+  text: string
+}
+
 export async function compareDatabase(
   archive: ArchiveReader<Pick<Manifest, 'database'>>,
   { address, database, dataDir }: DatabaseSource,
   refs: Refs,
   { signal, progress }: Watching,
-): Promise<string[]> {
+): Promise<Difference[]> {
   const { database: contents } = archive.manifest
   const found = dumpSchema({ address, database, dataDir, signal, maxBytes: maxSchemaBytes })
   found.catch(() => {})
-  const differences: string[] = []
+  const differences: Difference[] = []
+  const add = (kind: Difference['kind'], text: string) => void differences.push({ kind, text })
   const waiting = contents.tables.filter(({ name }) => !store.uncompared.includes(name))
   const lane = () =>
     withCopySession(address, database, { settings: dumpSettings, signal }, async session => {
@@ -42,7 +48,7 @@ export async function compareDatabase(
         if (condition) await session.run(`begin; ${store.holdTable(name)}`)
         const hash = await hashOf(session, store.copyTable(name, columns, condition), progress)
         if (condition) await session.run('commit')
-        if (hash !== table.file.sha256) differences.push(`the rows of ${table.name} differ`)
+        if (hash !== table.file.sha256) add('rows', `the rows of ${table.name} differ`)
       }
     })
   await Promise.all(Array.from({ length: lanes }, lane))
@@ -52,22 +58,23 @@ export async function compareDatabase(
     )
     for (const sequence of contents.sequences)
       if (values.get(sequence.name) !== placeOf(sequence) && !store.uncompared.includes(sequence.name))
-        differences.push(`the sequence ${sequence.name} differs`)
+        add('sequences', `the sequence ${sequence.name} differs`)
     if (contents.largeObjectsFile) {
       const hash = await hashOf(session, store.copyLargeObjects, progress)
-      if (hash !== contents.largeObjectsFile.sha256) differences.push('the large objects differ')
+      if (hash !== contents.largeObjectsFile.sha256) add('large_objects', 'the large objects differ')
       const restored = new Map(
         (await session.rows<LargeObject>(store.selectLargeObjects)).map(each => [each.oid, each]),
       )
       for (const object of contents.largeObjects)
         if (!isSame(object, restored.get(object.oid), refs))
-          differences.push(`owner, rights or comment of the large object ${object.oid} differ`)
+          add('large_objects', `owner, rights or comment of the large object ${object.oid} differ`)
     }
   })
   const archived = await inSlices(contentsOf(await archive.readWhole(contents.schema)))
   const before = byName(await inSlices(renameObjects(archived, refs)))
   const after = byName(await inSlices(contentsOf(await found)))
-  return [...differences, ...(await inSlices(schemaDifferences(before, after)))]
+  for (const text of await inSlices(schemaDifferences(before, after))) add('schema', text)
+  return differences
 }
 
 /** Objects that are compared in one slice. A definition may have megabytes. */

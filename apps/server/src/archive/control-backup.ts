@@ -195,8 +195,8 @@ export function controlBackups(pieces: Pieces, deriveKey: DeriveKey, log: Pick<L
         const archive = await open(id)
         await restoreControl(archive, target, watching)
         const [difference] = await compareDatabase(archive, target, noRefs, watching)
-        if (difference !== undefined)
-          throw new Error(`The backup of the control database cannot be restored: ${difference}.`)
+        if (difference)
+          throw new Error(`The backup of the control database cannot be restored: ${difference.text}.`)
       } catch (error) {
         if (!(error instanceof DamagedFile || error instanceof MissingPiece)) throw error
         throw new Error(damageOf(`A file of the backup ${id} of the control database`, error), {

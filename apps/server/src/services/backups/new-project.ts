@@ -31,8 +31,8 @@ export async function makeProject(
     const watched = { ...watching, signal: AbortSignal.any([watching.signal, deleted]) }
     const project = (await store.findUnmade(control, projectId))!
     await deps.provisioner.createLogins(project.ref)
-    const difference = await checkRestored(deps, archive, project, project.ref, watched)
-    if (difference !== null) throw new Error(`the backup cannot be restored: ${difference}`)
+    const differences = await checkRestored(deps, archive, project, project.ref, watched)
+    if (differences) throw new Error(`the backup cannot be restored: ${differences.text}`)
     await putFilesBack(deps, archive, projectId, watched)
     await deps.renew(project.ref, project.ref)
     await deps.projectData.reseal(cluster.address, project.ref, archive.manifest.project.id, projectId)

@@ -5,6 +5,7 @@ import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import { MissingPiece, NoSpace, ObjectsUnavailable } from '#src/kernel/objects/pieces.ts'
 import { sqlState } from '#src/kernel/postgres/database-error.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
+import type { DifferenceKind } from './differences.ts'
 import { FilesUnavailable } from './live-files.ts'
 import { InsufficientSpace } from './space.ts'
 
@@ -31,6 +32,12 @@ export const isOutside = (error: unknown): boolean =>
   isReserveReached(error) ||
   isOutage(error) ||
   insufficientResources.test(sqlState(error instanceof NotRestorable ? error.cause : error) ?? '')
+
+/** What a verification that fails so says of the backup. */
+export function kindOfFailure(error: unknown): DifferenceKind {
+  if (isOutside(error)) return 'interrupted'
+  return error instanceof DamagedFile || error instanceof MissingPiece ? 'unreadable' : 'unrestorable'
+}
 
 export function reasonOf(error: unknown): string {
   if (error instanceof DOMException && error.name === 'TimeoutError')

@@ -54,8 +54,8 @@ export async function restoreBackup(
   try {
     // The tenant may have changed the password and settings of its login.
     await deps.logins.heal(control, project.ref, 'owner')
-    const difference = await checkRestored(deps, archive, project, database, watching)
-    if (difference !== null) throw new Error(`the backup cannot be restored: ${difference}`)
+    const differences = await checkRestored(deps, archive, project, database, watching)
+    if (differences) throw new Error(`the backup cannot be restored: ${differences.text}`)
     await putFilesBack(deps, archive, projectId, watching)
     await putInPlace(deps, project, { archive, database, restoreId: restore.id }, watching)
     // Those that users have deleted since the first time. From the exchange on they are in use.

@@ -5,6 +5,7 @@ import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import type { Paging } from '#src/planes/management/paging.ts'
+import type { DifferenceCounts } from './differences.ts'
 import type { Effort } from './time-limit.ts'
 
 /** Until a node reports progress. Null means that nothing is being done. */
@@ -255,9 +256,14 @@ export const recordFailed = (session: Session, id: string, error: string) =>
 export const notVerified = 'Not verified: '
 
 /** An error means that it could not be verified, or differs. */
-export const recordVerified = (session: Session, id: string, error: string | null) =>
+export const recordVerified = (
+  session: Session,
+  id: string,
+  error: string | null,
+  differences: DifferenceCounts | null,
+) =>
   session.run(sql`
-    update backups set verify_error = ${error},
+    update backups set verify_error = ${error}, verify_differences = ${differences && JSON.stringify(differences)},
            verified_at = case when ${error}::text is null then clock_timestamp()
                               when starts_with(${error}, ${notVerified}) then verified_at end
      where id = ${id}`)

@@ -14,6 +14,7 @@ import { sizesIn } from '#src/kernel/objects/sizes.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
 import type { ExportedRow, ProjectData, ProjectFile } from '#src/tenancy/project-data.ts'
 import type { DatabaseReader } from '#src/tenancy/project-reader.ts'
+import type { FileDifference } from './differences.ts'
 import { isDamaged, listCopied, noteDamaged, noteFiles } from './files-store.ts'
 import { liveFiles } from './live-files.ts'
 
@@ -214,17 +215,17 @@ export async function countMissing(
 }
 
 /**
- * Reads all bytes of the files of a backup, and returns what is wrong as sentences. All backups of the project share a damaged
+ * Reads all bytes of the files of a backup, and returns what is wrong. All backups of the project share a damaged
  * file, so the next one copies it again.
  */
 export async function checkFiles(
   { control, projectData, backups }: Pick<FileStores, 'control' | 'projectData' | 'backups'>,
   archive: ArchiveReader,
   { signal, progress }: Watching,
-): Promise<string[]> {
+): Promise<FileDifference[]> {
   const { id: project } = archive.manifest.project
   const keysOf = new Map<string, (version: string) => KeyObject>()
-  const differences: string[] = []
+  const differences: FileDifference[] = []
   for await (const { service, version, size } of listed(archive)) {
     const keys = keysOf.get(service) ?? (await readKeys(projectData, archive, service))
     keysOf.set(service, keys)
@@ -244,7 +245,7 @@ export async function checkFiles(
     } catch (error) {
       if (!(error instanceof DamagedFile || error instanceof MissingPiece)) throw error
       await noteDamaged(control, project, { version, size })
-      differences.push(`the file with the version ${version} is damaged or missing`)
+      differences.push({ kind: 'files', text: `the file with the version ${version} is damaged or missing` })
     }
   }
   return differences

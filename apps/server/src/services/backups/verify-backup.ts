@@ -5,6 +5,7 @@ import { compareDatabase } from '#src/archive/compare-database.ts'
 import { restoreDatabase } from '#src/archive/restore-database.ts'
 import type { Watching } from '#src/archive/write-database.ts'
 import { verifyOf } from '#src/tenancy/provision.ts'
+import { type Differences, differencesOf } from './differences.ts'
 import type { BackupDeps } from './make-backup.ts'
 import { checkSpace, type DiskSpace } from './space.ts'
 import * as store from './store.ts'
@@ -13,16 +14,13 @@ import type { TaskGuard } from './task-guard.ts'
 
 export interface VerifyDeps extends BackupDeps, DiskSpace, Omit<TaskGuard, 'hold'> {}
 
-/** Of these, the first are named in the result. */
-const namedDifferences = 10
-
 /** What differs, or null. */
 export async function verifyBackup(
   deps: VerifyDeps,
   projectId: string,
   backupId: string,
   watching: Watching,
-): Promise<string | null> {
+): Promise<Differences | null> {
   const { control, deriveKey, backups } = deps
   const project = await store.findProject(control, projectId)
   const packed = await store.findManifest(control, backupId)
@@ -46,7 +44,7 @@ export async function checkRestored(
   project: { ref: string },
   database: string,
   watching: Watching,
-): Promise<string | null> {
+): Promise<Differences | null> {
   const { cluster, logins, dataDir } = deps
   const { manifest } = archive
   const { address } = cluster
@@ -57,14 +55,8 @@ export async function checkRestored(
   const owner = logins.address(project.ref, 'owner')
   const target = { address, owner, control: cluster.control, database, refs, creating: deps.whileOurs }
   await restoreDatabase(archive, target, watching)
-  const differences = [
+  return differencesOf([
     ...(await compareDatabase(archive, { address, database, dataDir }, refs, watching)),
     ...(await checkFiles(deps, archive, watching)),
-  ]
-  return differences.length === 0 ? null : sentence(differences)
+  ])
 }
-
-const sentence = (differences: readonly string[]) =>
-  differences.length > namedDifferences
-    ? `${differences.slice(0, namedDifferences).join('; ')}; and ${differences.length - namedDifferences} more differences`
-    : differences.join('; ')

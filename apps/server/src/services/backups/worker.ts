@@ -10,10 +10,11 @@ import { MadeElsewhere } from '#src/tenancy/project-making.ts'
 import { endMakers, restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { whileDiskHasSpace } from '#src/tenancy/task-space.ts'
+import type { DifferenceCounts } from './differences.ts'
 import { makeBackup } from './make-backup.ts'
 import { makeProject, type NewProjectDeps } from './new-project.ts'
 import { planTasks } from './plan-tasks.ts'
-import { Interrupted, isOutside, reasonOf } from './reason.ts'
+import { Interrupted, isOutside, kindOfFailure, reasonOf } from './reason.ts'
 import { type Limit, restoreBackup, undoRestore } from './restore-backup.ts'
 import * as restores from './restores-store.ts'
 import * as store from './store.ts'
@@ -30,10 +31,19 @@ export interface BackupWorkerDeps extends Omit<NewProjectDeps, keyof TaskGuard> 
   dropCopy(database: string): Promise<void>
 }
 
-/** The problem is null if the task has succeeded. */
-type Outcome =
-  | { kind: 'stopped'; pauseSeconds: number }
-  | { kind: 'ended'; problem: string | null; done?: store.DoneBackup; isOutage?: boolean }
+type Outcome = { kind: 'stopped'; pauseSeconds: number } | Ended
+
+interface Ended {
+  kind: 'ended'
+  /** Null if the task has succeeded. */
+  problem: string | null
+  /** What a verification has counted. */
+  differences?: DifferenceCounts
+  done?: store.DoneBackup
+  isOutage?: boolean
+}
+
+const succeeded: Ended = { kind: 'ended', problem: null }
 
 /** A tenant's own functions run while its backup is restored, and may take long. Such projects share half of the places. */
 const bounds = {
@@ -96,14 +106,13 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
           problem: null,
           done: await makeBackup(deps, { project, backup, attempt }, watching(task, signal)),
         }
-      case 'verification':
-        return {
-          kind: 'ended',
-          problem: await verifyBackup(guarded, project, backup, watching(task, limit(signal))),
-        }
+      case 'verification': {
+        const found = await verifyBackup(guarded, project, backup, watching(task, limit(signal)))
+        return found ? { kind: 'ended', problem: found.text, differences: found.counts } : succeeded
+      }
       default:
         await restore(guarded, task, signal, limit)
-        return { kind: 'ended', problem: null }
+        return succeeded
     }
   }
 
@@ -133,6 +142,7 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
       return {
         kind: 'ended',
         problem: task.kind === 'verification' && isOutside(error) ? store.notVerified + problem : problem,
+        differences: { [kindOfFailure(error)]: 1 },
         isOutage: isOutage(error),
       }
     } finally {
@@ -141,10 +151,7 @@ export function startBackupWorker(deps: BackupWorkerDeps): Worker {
   }
 
   /** A task that failed because Postgres has stopped is begun again. */
-  const isInterrupted = async (
-    { attempts, claimed_at: since }: store.Task,
-    { problem, isOutage }: Extract<Outcome, { kind: 'ended' }>,
-  ) =>
+  const isInterrupted = async ({ attempts, claimed_at: since }: store.Task, { problem, isOutage }: Ended) =>
     problem !== null && attempts <= maxAttempts && (isOutage === true || (await hasRestarted(control, since)))
 
   /** Files of earlier attempts to make a backup, or of all if it has failed. What stays is removed by the sweep. */
@@ -209,13 +216,13 @@ const fullOf = (places: ReadonlyMap<string, number>) =>
 async function recordEnd(
   session: Session,
   task: store.Task,
-  { problem, done }: Extract<Outcome, { kind: 'ended' }>,
+  { problem, differences, done }: Ended,
 ): Promise<void> {
   const { kind, backup_id: backup, restore_id: restoreId } = task
   let hasFailed = problem !== null
   // The deletion of the project has ended it.
   if (kind === 'verification' && hasFailed && !(await store.holdProject(session, task.project_id))) return
-  if (kind === 'verification') await store.recordVerified(session, backup, problem)
+  if (kind === 'verification') await store.recordVerified(session, backup, problem, differences ?? null)
   else if (done) await store.recordDone(session, backup, done)
   else if (problem !== null && kind === 'backup') await store.recordFailed(session, backup, problem)
   // The connection can be lost after the commit of the exchange.

@@ -171,8 +171,10 @@ async function restoreCopy(
   await logins.heal(control, project.ref, 'owner')
   await restoreDatabase(archive, { address, owner, control: cluster.control, database, refs }, watching)
   const differences = await compareDatabase(archive, { address, database, dataDir }, refs, watching)
-  if (differences.length > 0)
-    throw new Error(`the recovered copy differs: ${differences.slice(0, namedDifferences).join('; ')}`)
+  if (differences.length > 0) {
+    const named = differences.slice(0, namedDifferences).map(({ text }) => text)
+    throw new Error(`the recovered copy differs: ${named.join('; ')}`)
+  }
   const missing = await backups.countMissing(archive, watching.signal)
   return missing === 0
     ? []
