@@ -15,7 +15,7 @@ import type { dataPlane } from '#src/planes/data/plane.ts'
 import { dataRefusal } from '#src/planes/data/plane.ts'
 import type { managementPlane } from '#src/planes/management/plane.ts'
 import { managementRefusal } from '#src/planes/management/plane.ts'
-import type { Service } from '#src/planes/service.ts'
+import type { HealthAudience, Service } from '#src/planes/service.ts'
 import { openQueryEngine } from '#src/query/run.ts'
 import { openAdmin } from '#src/services/admin/open.ts'
 import { openAuth } from '#src/services/auth/open.ts'
@@ -107,6 +107,9 @@ export async function createApp(options: AppOptions): Promise<App> {
     throw error
   }
 }
+
+const statesOf = (services: readonly Service[], audience: HealthAudience) =>
+  Object.fromEntries(services.flatMap(({ name, health }) => (health ? [[name, health(audience)]] : [])))
 
 /** A copy of the earliest time that can be recovered waits a week for its cutover. */
 const keptDays = ({ config, server }: AppOptions): number =>
@@ -237,8 +240,7 @@ async function compose(options: AppOptions, open: Closing[]): Promise<App> {
       control,
       version,
       warnings: () => watched.flatMap(part => part.warnings?.() ?? []),
-      states: () =>
-        Object.fromEntries(services.flatMap(({ name, health }) => (health ? [[name, health()]] : []))),
+      states: audience => statesOf(services, audience),
       description: JSON.stringify(openapi(version, routeTables)),
     }),
   )

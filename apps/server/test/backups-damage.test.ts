@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { basename, join } from 'node:path'
 import { after, before, test } from 'node:test'
+import type { ServicesHealth } from '@plinth/contract/health.ts'
 import { readArchive } from '#src/archive/archive.ts'
 import type { Manifest } from '#src/archive/manifest.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
@@ -70,6 +71,13 @@ const kinds: Record<string, () => string> = {
   'stored file': () => stored().versions[0]!,
 }
 
+const counted = async (id: string) =>
+  (
+    await platform.app.control.row<{ verify_differences: Record<string, number> | null }>(
+      sql`select verify_differences from backups where id = ${id}`,
+    )
+  )?.verify_differences
+
 function flip(path: string): void {
   const bytes = fs.readFileSync(path)
   bytes[Math.floor(bytes.length / 2)]! ^= 1
@@ -93,6 +101,7 @@ for (const [kind, find] of Object.entries(kinds))
         const { verified_at: at, verify_error: error } = await project.verify(backupId)
         assert.equal(at, null)
         assert.match(error!, /damaged|missing/)
+        assert.deepEqual(await counted(backupId), { [kind === 'stored file' ? 'files' : 'unreadable']: 1 })
       } finally {
         fs.writeFileSync(path, intact)
       }
@@ -180,18 +189,80 @@ test('backups: another CONTROL_PLANE_SECRET is reported as such', async () => {
   assert.match(reasonOf(error), /was written with another CONTROL_PLANE_SECRET/)
 })
 
+/** The credentials that may read every project, and those that may not or are none. */
+async function credentials() {
+  const managed = async (path: string, body: object) => {
+    const reply = await platform.call('POST', `/api/v1${path}`, { token: platform.adminToken, body })
+    assert.ok(reply.status < 300, JSON.stringify(reply.body))
+    return reply.body
+  }
+  const session = async (role: string) => {
+    const user = { email: `${role}@example.test`, password: 'a long enough password' }
+    const { id } = await managed('/admin/users', { ...user, role })
+    if (role !== 'super_admin')
+      await platform.app.control.run(
+        sql`insert into members (project_id, user_id, role) values (${project.id}, ${id}, 'owner')`,
+      )
+    return (await managed('/platform/login', user)).token as string
+  }
+  const { token: read } = await managed('/platform/tokens', { name: 'monitoring', scope: 'read' })
+  return {
+    read: read as string,
+    sufficient: [platform.adminToken, read, await session('super_admin')],
+    others: [undefined, 'wrong', `${read}x`, project.service_role_key, await session('project_admin')],
+  }
+}
+
 test('backups: one that cannot be verified is in health and in metrics until it is verified', async () => {
+  const { sufficient, others, read } = await credentials()
   const path = numbered(0)
   const intact = fs.readFileSync(path)
   flip(path)
   const { verify_error: error } = await project.verify(backupId)
   const looking = await startPlatform({ beside: platform })
-  const health = async () => JSON.stringify((await looking.call('GET', '/health/services')).body)
+  const health = async (token?: string) => {
+    const { status, body } = await looking.call(
+      'GET',
+      '/health/services',
+      token === undefined ? {} : { token },
+    )
+    assert.equal(status, 200, JSON.stringify(body))
+    return body as ServicesHealth
+  }
   try {
-    await eventually(async () => (await health()).includes('cannot be verified'), 'the warning in health')
-    assert.ok((await health()).includes(`: ${backupId} of project ${project.id}"`))
+    await eventually(
+      async () => JSON.stringify(await health()).includes('cannot be verified'),
+      'the warning in health',
+    )
+    assert.ok(JSON.stringify(await health()).includes(`: ${backupId} of project ${project.id}"`))
+    for (const token of others) {
+      const shown = await health(token)
+      assert.deepEqual(Object.keys(shown.services['backups']!).sort(), ['detail', 'status'], token)
+      assert.ok(!JSON.stringify(shown).includes(error!), token)
+    }
+    for (const token of sufficient) {
+      const [problem, ...more] = (await health(token)).services['backups']!.problems!
+      const { created_at: at, ...shown } = problem!
+      assert.deepEqual([Number.isNaN(Date.parse(at)), more], [false, []])
+      assert.deepEqual(shown, {
+        backup_id: backupId,
+        project_id: project.id,
+        kind: 'unverifiable',
+        verified_at: null,
+        verify_error: error,
+        differences: { unreadable: 1 },
+      })
+    }
+    await platform.app.control.transaction(async session => {
+      await session.run(sql`lock table tokens in access exclusive mode`)
+      assert.equal((await health(read)).services['backups']!.problems, undefined)
+      assert.equal((await health(platform.adminToken)).services['backups']!.problems!.length, 1)
+    })
     const metrics = await looking.call('GET', '/metrics', { token: platform.adminToken })
     assert.match(metrics.body, /^plinth_backups_unverifiable 1$/m)
+    assert.match(metrics.body, /^plinth_backup_differences\{kind="unreadable"\} 1$/m)
+    assert.match(metrics.body, /^plinth_backup_differences\{kind="rows"\} 0$/m)
+    for (const id of [backupId, project.id]) assert.ok(!metrics.body.includes(id), id)
     const audit = `/api/v1/admin/audit?action=backups.not_verified&project_id=${project.id}&limit=1`
     const { entries } = (await platform.call('GET', audit, { token: platform.adminToken })).body
     assert.deepEqual([entries[0].target, entries[0].details], [backupId, error])

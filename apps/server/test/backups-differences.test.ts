@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, type TestContext, test } from 'node:test'
 import { analyze } from '#src/archive/database-store.ts'
+import { createBackupHealth } from '#src/services/backups/health.ts'
 import { restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import { holdAt } from './backup-crash-steps.ts'
 import { CrashProject, stageOf } from './crash-project.ts'
@@ -81,7 +82,20 @@ async function auditedDetails(project: CrashProject, action: string): Promise<st
   return entries[0]!.details
 }
 
-test('backups: a verification names everything that differs, in the list and in the audit log', async t => {
+/** What a node says of the backup in health, and the gauges above 0 by kind. */
+async function alarm(project: CrashProject) {
+  const health = createBackupHealth(platform.app.control, false)
+  await health.look()
+  const gauges = health.metrics
+    .filter(({ name }) => name === 'plinth_backup_differences')
+    .map(({ labels, read }) => [labels?.['kind'], read?.() ?? 0] as const)
+  return {
+    problem: health.state('operator').problems!.find(({ backup_id: id }) => id === project.backupId),
+    gauges: Object.fromEntries(gauges.filter(([, value]) => value > 0)),
+  }
+}
+
+test('backups: a verification names everything that differs, in the list, in health, in metrics and in the audit log', async t => {
   const project = await newProject(t)
   const lock = await holdAt(project, 'verification: the copy is analysed')
   await change(project, verifyOf(project.ref))
@@ -91,6 +105,10 @@ test('backups: a verification names everything that differs, in the list and in 
   assert.deepEqual(named(error), expected)
   assert.equal(at, null)
   assert.equal(await auditedDetails(project, 'backups.not_verified'), error)
+  const counted = { schema: 4, large_objects: 2, rows: 1, sequences: 1 }
+  const { problem, gauges } = await alarm(project)
+  assert.deepEqual([problem?.verify_error, problem?.differences], [error, counted])
+  assert.deepEqual(gauges, counted)
   await project.assertClean()
 
   // The backup itself is complete.
@@ -99,6 +117,7 @@ test('backups: a verification names everything that differs, in the list and in 
   const verified = await project.backup(project.backupId)
   assert.equal(verified.verify_error, null)
   assert.ok(verified.verified_at)
+  assert.deepEqual(await alarm(project), { problem: undefined, gauges: {} })
 })
 
 test('backups: a verification names ten differences and counts the others', async t => {
@@ -116,6 +135,10 @@ test('backups: a verification names ten differences and counts the others', asyn
     error!,
   )
   assert.equal(parts[10], 'and 2 more differences')
+  // Metrics count those without a name, too, and what earlier releases have not counted.
+  assert.deepEqual((await alarm(project)).gauges, { schema: 12 })
+  await project.look('update backups set verify_differences = null where id = $1', [project.backupId])
+  assert.deepEqual((await alarm(project)).gauges, { unknown: 1 })
 })
 
 test('restore: it fails if the copy differs, names everything that does, and leaves the project unchanged', async t => {

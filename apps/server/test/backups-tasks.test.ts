@@ -222,6 +222,7 @@ test('backups: a verification that is interrupted three times does not blame the
     assert.doesNotMatch(await health(), /cannot be verified/)
     const metrics = await looking.call('GET', '/metrics', { token: platform.adminToken })
     assert.match(metrics.body, /^plinth_backups_unverifiable 1$/m)
+    assert.match(metrics.body, /^plinth_backup_differences\{kind="interrupted"\} 1$/m)
   } finally {
     await looking.stop()
   }

@@ -13,7 +13,17 @@ before(async () => {
 })
 after(() => platform.stop())
 
-test('metrics: without Postgres a scrape is 200 and says that it is down', async () => {
+test('metrics, health: without Postgres a scrape is 200 and both say that it is down', async () => {
+  const { token } = await platform.platform.mintToken({ body: { name: 'monitoring', scope: 'read' } })
+  const health = async (token?: string) => {
+    const { status, body } = await platform.call(
+      'GET',
+      '/health/services',
+      token === undefined ? {} : { token },
+    )
+    return [status, body.status, body.services.database.status, body.services.backups.problems]
+  }
+  assert.deepEqual(await health(token), [200, 'ok', 'ok', []])
   const scrape = async () => {
     const { status, body } = await platform.call('GET', '/metrics')
     assert.equal(status, 200)
@@ -27,4 +37,9 @@ test('metrics: without Postgres a scrape is 200 and says that it is down', async
   const families = await scrape()
   assert.equal(families.has('plinth_queue_depth'), false)
   assert.ok(families.has('plinth_http_requests_total'))
+  const down = [503, 'unavailable', 'down']
+  // The platform knows the admin token without the database.
+  assert.deepEqual(await health(platform.adminToken), [...down, []])
+  for (const unverifiable of [undefined, token, 'wrong'])
+    assert.deepEqual(await health(unverifiable), [...down, undefined])
 })

@@ -33,6 +33,13 @@ test('openapi: the document has exactly the declared routes with all their addre
   assert.deepEqual(documented.sort(), declared.sort())
 })
 
+test('openapi: health may have a credential and refuses none', async () => {
+  const { body } = await platform.call('GET', '/api/v1/openapi.json')
+  const { security, responses } = body.paths['/health/services'].get
+  assert.deepEqual(security, [{}, { managementToken: [] }])
+  assert.deepEqual([responses['401'], responses['403']], [undefined, undefined])
+})
+
 test('openapi: every address of every declared route is mounted', async () => {
   for (const routes of Object.values(routeTables as Record<string, Routes>))
     for (const route of Object.values(routes))

@@ -1,10 +1,35 @@
 import type { Static } from 'typebox'
 import type { Routes } from './route.ts'
+import { Id, Nullable, Timestamp } from './shapes.ts'
 import { Type } from './type.ts'
+
+export const backupProblemKinds = ['unverifiable', 'interrupted', 'unverified'] as const
+
+export const BackupProblem = Type.Object({
+  backup_id: Id,
+  project_id: Id,
+  kind: Type.Enum(backupProblemKinds, {
+    description:
+      'It differs or is damaged; its verification was interrupted; or it was not verified within twice its interval.',
+  }),
+  created_at: Timestamp,
+  verified_at: Nullable(Timestamp),
+  verify_error: Nullable(Type.String({ description: 'Why it cannot be verified, or what differed.' })),
+  differences: Type.Record(Type.String(), Type.Integer(), {
+    description: 'How many there are of each kind, such as `rows`.',
+  }),
+})
+export type BackupProblem = Static<typeof BackupProblem>
 
 const ServiceHealth = Type.Object({
   status: Type.String({ description: 'ok, degraded or down' }),
   detail: Type.Optional(Type.String()),
+  problems: Type.Optional(
+    Type.Array(BackupProblem, {
+      description:
+        'Of `backups`, with a credential of read scope on the platform: those that cannot be verified first, then the newest.',
+    }),
+  ),
 })
 export type ServiceHealth = Static<typeof ServiceHealth>
 
@@ -39,9 +64,12 @@ export const healthApi = {
     method: 'GET',
     path: '/health/services',
     scope: 'none',
+    fuller: 'read',
+    neverRefuses: true,
     atRoot: true,
     raw: true,
-    summary: 'Read the status of every part of the platform',
+    summary:
+      'Read the status of every part of the platform, and with a credential which backups cannot be verified and why',
     reply: ServicesHealth,
   },
   openapi: {

@@ -78,7 +78,7 @@ function parameters(location: 'path' | 'query', schema: unknown): Json[] {
 
 const errorCodesOf = (route: Route): ErrorCode[] => [
   ...(route.params || route.query || route.body ? (['invalid_request'] as const) : []),
-  ...(isOpen(route) && !mayHaveCredential(route) ? [] : (['unauthorized', 'insufficient_scope'] as const)),
+  ...(isOpen(route) && !refusesCredential(route) ? [] : (['unauthorized', 'insufficient_scope'] as const)),
   ...(route.plane === 'data' ? (['over_request_rate_limit'] as const) : []),
 ]
 
@@ -91,6 +91,9 @@ function errorResponse(route: Route, code: ErrorCode): [string, Json] {
 const isOpen = (route: Route) => (route.plane === 'data' ? route.allow === 'open' : route.scope === 'none')
 
 const mayHaveCredential = (route: Route) => route.plane === 'management' && route.fuller !== undefined
+
+const refusesCredential = (route: Route) =>
+  route.plane === 'management' && route.fuller !== undefined && !route.neverRefuses
 
 function security(route: Route): Json[] {
   if (mayHaveCredential(route)) return [{}, { managementToken: [] }]

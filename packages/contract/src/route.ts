@@ -52,6 +52,8 @@ export type ManagementRoute = Common & {
   scope: Scope | 'none' | 'session'
   /** With 'none': a credential is optional. It must have this scope, and the answer then contains more. */
   fuller?: Scope
+  /** With `fuller`: a credential that is wrong, is not sufficient or cannot be checked is ignored. */
+  neverRefuses?: true
   /** Also served at the root, outside /api/v1, or only there. */
   atRoot?: true | 'only'
   /** Any session may call it. The handler returns only what its memberships allow. */

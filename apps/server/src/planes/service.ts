@@ -34,6 +34,9 @@ export interface UnknownPaths {
   notOffered?(request: RequestHead): Refusal | undefined
 }
 
+/** Only an operator may read what belongs to projects. */
+export type HealthAudience = 'anyone' | 'operator'
+
 export interface Service {
   /** The name of its folder, which the request log contains. */
   readonly name: string
@@ -45,8 +48,8 @@ export interface Service {
   readonly reseal?: Reseal
   /** Warnings for the operator, as sentences. */
   warnings?(): readonly string[]
-  /** Its state for the operator, if it is shown beside that of the database. */
-  health?(): ServiceHealth
+  /** Its state for the operator, if it is shown beside that of the database. Health is public, so most callers are anyone. */
+  health?(audience: HealthAudience): ServiceHealth
   /** Metrics for the operator. */
   readonly metrics?: readonly Metric[]
   /** Called after the platform listens. */

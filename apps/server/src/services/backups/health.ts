@@ -1,13 +1,25 @@
 // What the operator must know about backups: warnings and metrics, read from the control database at intervals.
-import type { ServiceHealth } from '@plinth/contract/health.ts'
-import type { Metric } from '#src/kernel/metrics.ts'
+import type { BackupProblem, ServiceHealth } from '@plinth/contract/health.ts'
+import type { Labels, Metric } from '#src/kernel/metrics.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import type { HealthAudience } from '#src/planes/service.ts'
+import { type DifferenceCounts, differenceKinds } from './differences.ts'
 import { usualSettings } from './service.ts'
-import { type BackupHealth, listUnverified, readHealth, type Unverified } from './upkeep-store.ts'
+import {
+  type BackupHealth,
+  countDifferences,
+  listProblems,
+  listUnverified,
+  readHealth,
+  type Unverified,
+} from './upkeep-store.ts'
 
 const healthy: BackupHealth = { oldest_seconds: null, verified_seconds: null, failed: 0, overdue: 0 }
-/** Health is public, so it has ids and no names. */
+/** Health is public, so warnings have ids and no names. */
 const namedInWarning = 5
+/** For operators. Health keeps them in memory, and a text may name long definitions. */
+const shownProblems = 20
+const maxProblemText = 2000
 
 const sentences: Record<Unverified['kind'], (count: number) => string> = {
   unverifiable: count =>
@@ -26,12 +38,15 @@ const units: [number, string][] = [
 export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   let now = healthy
   let unverified: Unverified[] = []
+  let problems: BackupProblem[] = []
+  let differences: DifferenceCounts = {}
   const countOf = (...kinds: Unverified['kind'][]) =>
     unverified.reduce((sum, { kind, count }) => sum + (kinds.includes(kind) ? count : 0), 0)
-  const gauge = (name: string, help: string, read: () => number): Metric => ({
+  const gauge = (name: string, help: string, read: () => number, labels: Labels = {}): Metric => ({
     name,
     type: 'gauge',
     help,
+    labels,
     read,
   })
 
@@ -56,7 +71,7 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   }
 
   /** Of the projects for which it is the longest ago. */
-  function state(): ServiceHealth {
+  function state(audience: HealthAudience): ServiceHealth {
     const { oldest_seconds: made, verified_seconds: verified, failed, overdue } = now
     const isDegraded = failed + overdue + countOf('unverifiable', 'interrupted', 'unverified') > 0
     const ages = [
@@ -64,14 +79,21 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
       ...(verified === null ? [] : [`last verification ${shownAge(verified)} ago`]),
       ...unverified.map(({ kind, count }) => `${count} ${kind}`),
     ]
-    return { status: isDegraded ? 'degraded' : 'ok', detail: ages.join(', ') }
+    return {
+      status: isDegraded ? 'degraded' : 'ok',
+      detail: ages.join(', '),
+      ...(audience === 'operator' && { problems }),
+    }
   }
 
   return {
     everyMs: 30_000,
     async look(): Promise<void> {
       now = (await readHealth(control)) ?? healthy
-      unverified = await listUnverified(control, usualSettings.verify_interval_minutes, namedInWarning)
+      const usualMinutes = usualSettings.verify_interval_minutes
+      unverified = await listUnverified(control, usualMinutes, namedInWarning)
+      problems = await listProblems(control, usualMinutes, shownProblems, maxProblemText)
+      differences = await countDifferences(control, usualMinutes)
     },
     warnings,
     state,
@@ -101,6 +123,14 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
       ),
       gauge('plinth_backups_unverified', 'Backups that were not verified within twice their interval.', () =>
         countOf('unverified'),
+      ),
+      ...differenceKinds.map(kind =>
+        gauge(
+          'plinth_backup_differences',
+          'Differences that the last verifications of backups have found, by kind.',
+          () => differences[kind] ?? 0,
+          { kind },
+        ),
       ),
     ] satisfies Metric[],
   }

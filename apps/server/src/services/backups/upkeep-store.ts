@@ -1,6 +1,8 @@
 // What keeps the store of backups and its operator in order.
+import type { BackupProblem } from '@plinth/contract/health.ts'
 import type { Database, Session } from '#src/kernel/postgres/database.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import type { DifferenceCounts } from './differences.ts'
 import { notVerified } from './store.ts'
 
 /**
@@ -90,18 +92,20 @@ export const readHealth = (control: Session) =>
       from newest`)
 
 export interface Unverified {
-  /** They differ or are damaged; their verification was interrupted; or it is overdue. */
-  kind: 'unverifiable' | 'interrupted' | 'unverified'
+  kind: BackupProblem['kind']
   count: number
   /** The newest of them, with their projects. */
   named: string[]
 }
 
-/** A verification is overdue after twice its interval. */
-export const listUnverified = (control: Session, usualMinutes: number, names: number) =>
-  control.rows<Unverified>(sql`
+/**
+ * Backups that differ or are damaged, whose verification was interrupted, or is overdue: after twice its interval. One can be
+ * of two kinds.
+ */
+const withFound = (usualMinutes: number) => sql`
     with kept as (
-      select b.id, b.project_id, b.created_at, b.verify_error, coalesce(starts_with(b.verify_error, ${notVerified}), false) as is_interrupted,
+      select b.id, b.project_id, b.created_at, b.verified_at, b.verify_error, b.verify_differences,
+             coalesce(starts_with(b.verify_error, ${notVerified}), false) as is_interrupted,
              coalesce(s.verify_enabled, true) and coalesce(b.verified_at, b.finished_at)
                < now() - 2 * make_interval(mins => coalesce(s.verify_interval_minutes, ${usualMinutes})) as is_overdue
         from backups b join projects p on p.id = b.project_id and p.status in ('active', 'suspended')
@@ -113,7 +117,36 @@ export const listUnverified = (control: Session, usualMinutes: number, names: nu
       select 'interrupted', k.* from kept k where is_interrupted and not exists (
         select from backups newer where newer.project_id = k.project_id and newer.created_at > k.created_at and newer.verified_at is not null)
       union all
-      select 'unverified', k.* from kept k where is_overdue and (verify_error is null or is_interrupted))
+      select 'unverified', k.* from kept k where is_overdue and (verify_error is null or is_interrupted))`
+
+export const listUnverified = (control: Session, usualMinutes: number, names: number) =>
+  control.rows<Unverified>(sql`
+    ${withFound(usualMinutes)}
     select kind, count(*)::int as count,
            (array_agg(format('%s of project %s', id, project_id) order by created_at desc))[1:${names}::int] as named
       from found group by kind`)
+
+/** Earlier releases have not counted what differs. */
+const counted = sql`
+  coalesce(verify_differences, jsonb_build_object(case when is_interrupted then 'interrupted' else 'unknown' end, 1))`
+
+/** Those that differ or are damaged first, then the newest. */
+export const listProblems = (control: Session, usualMinutes: number, limit: number, maxText: number) =>
+  control.rows<BackupProblem>(sql`
+    ${withFound(usualMinutes)},
+    ordered as (
+      select f.*, array_position(array['unverifiable', 'interrupted', 'unverified'], kind) as place from found f),
+    once as (select distinct on (id) * from ordered order by id, place)
+    select id as backup_id, project_id, kind, created_at, verified_at, left(verify_error, ${maxText}) as verify_error,
+           case when verify_error is null then '{}' else ${counted} end as differences
+      from once order by place, created_at desc, id limit ${limit}`)
+
+/** In all backups whose last verification has failed. */
+export const countDifferences = async (control: Session, usualMinutes: number): Promise<DifferenceCounts> => {
+  const rows = await control.rows<{ kind: string; count: number }>(sql`
+    ${withFound(usualMinutes)}
+    select d.key as kind, sum(d.value::float8) as count
+      from found f cross join lateral jsonb_each_text(${counted}) d
+     where f.kind <> 'unverified' group by d.key`)
+  return Object.fromEntries(rows.map(({ kind, count }) => [kind, count]))
+}

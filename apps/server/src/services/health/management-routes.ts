@@ -15,8 +15,8 @@ export const healthRoutes = (
     const state = await health.health()
     return jsonReply(statusOf(state), state, uncached)
   },
-  async services() {
-    const state = await health.services()
+  async services(_, actor) {
+    const state = await health.services(actor.kind === 'anonymous' ? 'anyone' : 'operator')
     return jsonReply(statusOf(state), state, uncached)
   },
   openapi: async () => ({

@@ -1,6 +1,7 @@
 // Health of the platform: whether the control database answers, and warnings for the operator.
 import type { Health, ServiceHealth, ServicesHealth } from '@plinth/contract/health.ts'
 import type { Database } from '#src/kernel/postgres/database.ts'
+import type { HealthAudience } from '#src/planes/service.ts'
 import { ping } from './store.ts'
 
 export interface HealthDeps {
@@ -8,7 +9,7 @@ export interface HealthDeps {
   version: string
   warnings(): readonly string[]
   /** Of services that show their state, by name. */
-  states(): Record<string, ServiceHealth>
+  states(audience: HealthAudience): Record<string, ServiceHealth>
 }
 
 export type HealthService = ReturnType<typeof healthService>
@@ -31,12 +32,12 @@ export function healthService({ control, version, warnings, states }: HealthDeps
       const isUp = await isDatabaseUp()
       return { status: isUp ? 'ok' : 'unavailable', database: isUp ? 'ok' : 'down', version }
     },
-    async services(): Promise<ServicesHealth> {
+    async services(audience: HealthAudience): Promise<ServicesHealth> {
       const isUp = await isDatabaseUp()
       return {
         status: isUp ? (warnings().length > 0 ? 'degraded' : 'ok') : 'unavailable',
         warnings: [...warnings()],
-        services: { database: { status: isUp ? 'ok' : 'down' }, ...states() },
+        services: { database: { status: isUp ? 'ok' : 'down' }, ...states(audience) },
         version,
       }
     },
