@@ -115,7 +115,7 @@ export async function waitUntilHealthy(
 }
 
 const isHealthy = (url: string, signal: AbortSignal): Promise<boolean> =>
-  requestHealth(url, '/health', AbortSignal.any([signal, AbortSignal.timeout(5000)]))
+  requestHealth(url, '/health', { signal: AbortSignal.any([signal, AbortSignal.timeout(5000)]) })
     .then(({ isOk }) => isOk)
     .catch(() => false)
 

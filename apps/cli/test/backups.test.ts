@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { after, before, test } from 'node:test'
 import { type BackedUpProject, backedUpProject } from '../../server/test/backup-project.ts'
+import { eventually } from '../../server/test/eventually.ts'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
 import { run } from '../src/run.ts'
 import { plinth, type RunOptions, temporaryDirectory } from './plinth.ts'
@@ -137,7 +138,7 @@ test('backup restore: a terminal is asked first', async () => {
 })
 
 test('backup: a damaged backup and a store that cannot be written end with 1 and the reason', async () => {
-  const { done, text, failed, project } = await commands()
+  const { done, text, failed, project, cwd } = await commands()
   await done('settings', '--verify-enabled', 'false')
   await project.sql(`create table notes (name text); insert into notes values ('kept')`)
   const { id } = await done('create')
@@ -153,6 +154,26 @@ test('backup: a damaged backup and a store that cannot be written end with 1 and
   const [stdout, stderr] = await text('list')
   assert.match(stdout, / failed\n$/)
   assert.match(stderr, new RegExp(`^${id} cannot be verified: A file`))
+  const looking = await startPlatform({ beside: platform, settings: { PLATFORM_BACKUP_DIR: store } })
+  const health = (token: string, ...args: string[]) =>
+    plinth(['health', ...args], { cwd, env: { PLATFORM_URL: looking.url, PLATFORM_TOKEN: token } })
+  try {
+    const [problem] = await eventually(async () => {
+      const { backup_problems: problems } = (await health(platform.adminToken)).json.data
+      return problems.length > 0 ? problems : undefined
+    }, 'the backup in health')
+    const { verify_error: error } = (await done('list')).backups[0]
+    assert.deepEqual([problem.backup_id, problem.project_id, problem.verify_error], [id, project.id, error])
+    const shown = await health(platform.adminToken, '-o', 'text')
+    assert.match(shown.stdout, new RegExp(`^${id}  ${project.id}  unverifiable  .*A file of the backup`, 'm'))
+    for (const token of ['', 'wrong', 'wröng\u20ac']) {
+      const { code, json, stderr } = await health(token)
+      assert.deepEqual([code, json.data.services.backups.status], [0, 'degraded'], stderr)
+      assert.equal(json.data.backup_problems, null)
+    }
+  } finally {
+    await looking.stop()
+  }
   const unrestored = await failed('restore', id, '-y')
   assert.equal(unrestored.code, 'restore_failed')
   assert.match(unrestored.message, /The project is unchanged, because .*: A file of the backup is/)

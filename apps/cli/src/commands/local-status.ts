@@ -55,7 +55,7 @@ export async function localStatus(context: Context): Promise<Answer> {
 
 async function healthAt(url: string): Promise<string> {
   try {
-    const { body } = await requestHealth(url, '/health', AbortSignal.timeout(5000))
+    const { body } = await requestHealth(url, '/health', { signal: AbortSignal.timeout(5000) })
     return textIn(body, 'status') ?? 'unknown'
   } catch {
     return 'unreachable'

@@ -1,18 +1,19 @@
-import type { ServicesHealth } from '@plinth/contract/health.ts'
+import type { BackupProblem, ServicesHealth } from '@plinth/contract/health.ts'
 import type { Project } from '@plinth/contract/projects.ts'
 import { resolveProject, resolveTarget, resolveToken, type Target } from '../connection.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { requestHealth, versionIn } from '../health.ts'
 import { warnAboutTarget } from '../platform.ts'
-import { type Cell, fields, type Paint, panel, table } from '../print.ts'
+import { type Cell, fields, minute, type Paint, panel, table } from '../print.ts'
 import { openProject } from '../project.ts'
 import { revealed } from './projects.ts'
 
 export async function health(context: Context): Promise<Answer> {
   const target = resolveTarget(context)
   warnAboutTarget(target, context)
-  const found = await servicesHealth(context, target)
+  const found = await servicesHealth(context, target, resolveToken(context, target)?.value)
+  const problems = found.services['backups']?.problems ?? null
   for (const warning of found.warnings) context.screen.warn(warning)
   return {
     data: {
@@ -21,6 +22,7 @@ export async function health(context: Context): Promise<Answer> {
       version: found.version,
       services: withDetail(found),
       warnings: found.warnings,
+      backup_problems: problems,
     },
     text: paint =>
       [
@@ -35,13 +37,28 @@ export async function health(context: Context): Promise<Answer> {
           ['SERVICE', 'STATUS', 'DETAIL'],
           Object.entries(found.services).map(([name, each]) => [name, each.status, each.detail ?? null]),
         ),
+        ...(problems && problems.length > 0 ? ['', problemsText(paint, problems)] : []),
       ].join('\n'),
   }
 }
 
+/** Backups that cannot be verified. The platform names them to a token of read scope. */
+const problemsText = (paint: Paint, problems: readonly BackupProblem[]): string =>
+  table(
+    paint,
+    ['BACKUP', 'PROJECT', 'STATE', 'VERIFIED', 'WHAT IS WRONG'],
+    problems.map(each => [
+      each.backup_id,
+      each.project_id,
+      each.kind,
+      minute(each.verified_at),
+      each.verify_error,
+    ]),
+  )
+
 /** Throws unless the platform is healthy. It needs no token, and the response has the version. */
-async function servicesHealth(context: Context, target: Target): Promise<ServicesHealth> {
-  const asked = requestHealth(target.connectUrl, '/health/services')
+async function servicesHealth(context: Context, target: Target, token?: string): Promise<ServicesHealth> {
+  const asked = requestHealth(target.connectUrl, '/health/services', { token })
   context.connection = {
     url: target.url,
     serverVersion: asked.then(({ body }) => versionIn(body)).catch(() => null),
