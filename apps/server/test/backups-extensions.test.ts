@@ -53,5 +53,5 @@ test('backups: rows that an extension creates itself are not compared', async t 
   await platform.asSuperuser(ref, session =>
     session.script(`insert into public.systems values (1001, 'of a user')`),
   )
-  assert.deepEqual(await compare(), ['the rows of public.systems differ'])
+  assert.deepEqual(await compare(), [{ kind: 'rows', text: 'the rows of public.systems differ' }])
 })
