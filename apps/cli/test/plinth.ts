@@ -24,6 +24,8 @@ export interface RunOptions {
   cwd?: string
   env?: Record<string, string>
   input?: string
+  /** Stderr is a terminal, so progress is drawn there. */
+  isTerminal?: boolean
 }
 
 export interface Running {
@@ -56,8 +58,12 @@ export function writeIn(directory: string, path: string, content: unknown): void
 }
 
 /** Starts a command in this process and returns while it runs. */
-export function begin(args: string[], { cwd = tmpdir(), env = {}, input = '' }: RunOptions = {}): Running {
+export function begin(
+  args: string[],
+  { cwd = tmpdir(), env = {}, input = '', isTerminal = false }: RunOptions = {},
+): Running {
   const [stdout, stderr] = [collector(), collector()]
+  if (isTerminal) Object.assign(stderr.stream, { isTTY: true, columns: 100 })
   const interruption = new AbortController()
   let hasEnded = false
   const ended = run(args, {
@@ -79,6 +85,9 @@ export function begin(args: string[], { cwd = tmpdir(), env = {}, input = '' }: 
     interrupt: () => interruption.abort(),
   }
 }
+
+/** What a terminal has shown: each state of the line that is drawn again and again, and what follows it. */
+export const drawnBy = (running: Running): string[] => running.stderr().replaceAll('\x1b[K', '').split('\r')
 
 function collector() {
   const chunks: Buffer[] = []

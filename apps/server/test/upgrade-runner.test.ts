@@ -1,9 +1,7 @@
-// POST /admin/platform/upgrade on a platform that serves: the plan, the execution and its failures.
+// POST /admin/platform/upgrade on a platform that serves: the plan, the execution, and several nodes.
 import assert from 'node:assert/strict'
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { after, afterEach, before, test } from 'node:test'
-import type { UpgradeAnswer, UpgradeManifest } from '@plinth/contract/upgrade.ts'
+import type { UpgradeAnswer } from '@plinth/contract/upgrade.ts'
 import { controlBackups } from '#src/archive/control-backup.ts'
 import { keyring } from '#src/kernel/crypto/keys.ts'
 import { createLog } from '#src/kernel/log.ts'
@@ -15,50 +13,17 @@ import * as store from '#src/services/backups/store.ts'
 import { listNeededBackups } from '#src/services/upgrade/store.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform, untilUpgraded } from './harness.ts'
-import {
-  backupHeld,
-  failMigration,
-  failRecord,
-  holdTable,
-  type OutdatedProject,
-  outdatedProjects,
-} from './outdated-project.ts'
+import { backupHeld, holdTable, type OutdatedProject, outdatedProjects } from './outdated-project.ts'
+import { settings, upgradesOf } from './upgrade-runs.ts'
 
 let here: TestPlatform
 before(async () => {
-  here = await startPlatform({ settings: { PLATFORM_RATE_LIMIT_ANON: '0' } })
+  here = await startPlatform({ settings })
 })
 after(() => here?.stop())
 
-const run = (query = '') =>
-  here.call('POST', `/api/v1/admin/platform/upgrade${query}`, { token: here.adminToken })
-const read = async () =>
-  (await here.call('GET', '/api/v1/admin/platform/upgrade', { token: here.adminToken })).body
-const schemaVersion = async ({ id }: { id: string }) =>
-  (await here.app.control.row<{ version: string }>(
-    sql`select schema_version as version from projects where id = ${id}`,
-  ))!.version
-const isCurrent = async (project: OutdatedProject) =>
-  (await schemaVersion(project)) === here.app.cluster.projectVersion
-const rows = ({ id, anon_key }: OutdatedProject) => here.call('GET', `/v1/rest/${id}/`, { apikey: anon_key })
-/** An upgrade that is continued must keep it. */
-const wayBack = ({ id, prior_version, prior_images, snapshots, control_backup_id }: UpgradeManifest) => ({
-  id,
-  prior_version,
-  prior_images,
-  snapshots,
-  control_backup_id,
-})
-const storedFiles = () => readdirSync(join(here.config.dataDir, 'backups'), { recursive: true }).sort()
-
-/** An execution backs up all projects. */
-afterEach(async () => {
-  for (const { id } of (await here.projects.list({ query: {} })).projects)
-    assert.equal(
-      (await here.call('DELETE', `/api/v1/projects/${id}`, { token: here.adminToken })).status,
-      204,
-    )
-})
+const { run, read, schemaVersion, isCurrent, rows, storedFiles, removeProjects } = upgradesOf(() => here)
+afterEach(removeProjects)
 
 /** The rows of all tables that an upgrade writes to. */
 async function state(projects: readonly OutdatedProject[]) {
@@ -134,10 +99,11 @@ test('upgrade: execution backs everything up, upgrades all projects and returns 
     assert.ok(await isCurrent(project))
     assert.equal((await rows(project)).status, 200)
     const backups = await here.app.control.rows(
-      sql`select id, kind, status, schema_version from backups where project_id = ${project.id}`,
+      sql`select id, kind, status, schema_version, bytes::float8 as bytes from backups where project_id = ${project.id}`,
     )
-    const id = manifest!.snapshots[project.id]
-    assert.deepEqual(backups, [{ id, kind: 'upgrade', status: 'done', schema_version: 'old' }])
+    const [id, bytes] = [manifest!.snapshots[project.id], manifest!.snapshot_bytes[project.id]!]
+    assert.ok(bytes > 0)
+    assert.deepEqual(backups, [{ id, kind: 'upgrade', status: 'done', schema_version: 'old', bytes }])
   }
   assert.ok(storedFiles().some(name => String(name).includes(`${manifest!.control_backup_id}.c`)))
   assert.ok(storedFiles().some(name => String(name).includes(`${manifest!.id}.e`)))
@@ -167,86 +133,6 @@ test('upgrade: execution backs everything up, upgrades all projects and returns 
     [null, manifest!.id],
     'an execution without an upgrade is audited, too',
   )
-})
-
-test('upgrade: the backup of a killed upgrade ends as failed, and its files are removed', async () => {
-  const [project] = await outdatedProjects(here, 1)
-  const interrupted = orderedUuid()
-  await here.app.control.transaction(async session => {
-    await store.insertBackup(session, interrupted, project!.id, 'upgrade')
-    const task = { id: orderedUuid(), projectId: project!.id, kind: 'backup', backupId: interrupted } as const
-    await store.insertTask(session, task)
-    await store.leaseTask(session, task.id, 3600)
-  })
-  const folder = join(here.config.dataDir, 'backups', project!.id, interrupted.slice(0, 2))
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(join(folder, `${interrupted}-1-0`), 'rows')
-  assert.ok(storedFiles().some(name => String(name).includes(interrupted)))
-  const { status, body } = await run('?execute=true')
-  assert.equal(status, 200, JSON.stringify(body))
-  const backups = sql`
-    select id, status, error from backups where project_id = ${project!.id} order by created_at`
-  assert.deepEqual(await here.app.control.rows(backups), [
-    { id: interrupted, status: 'failed', error: 'the platform stopped meanwhile' },
-    { id: body.manifest.snapshots[project!.id], status: 'done', error: null },
-  ])
-  assert.ok(!storedFiles().some(name => String(name).includes(interrupted)))
-})
-
-test('upgrade: if one backup fails, nothing is changed anywhere', async () => {
-  const [good, bad] = await outdatedProjects(here, 2)
-  await here.asSuperuser(bad!.ref, session =>
-    session.script('select lo_create(0) from generate_series(1, 10001)'),
-  )
-  const { status, body } = await run('?execute=true')
-  assert.equal(status, 500, JSON.stringify(body))
-  assert.equal(body.error.code, 'upgrade_snapshot_failed')
-  assert.match(body.error.message, new RegExp(`${bad!.id}.*nothing was changed.*10000 large objects`))
-  for (const project of [good!, bad!]) {
-    assert.equal(await schemaVersion(project), 'old')
-    const applied = await here.asSuperuser(project.ref, session =>
-      session.row(sql`select hash from platform.migrations where name = 'auth_claims'`),
-    )
-    assert.deepEqual(applied, { hash: 'old' })
-  }
-  assert.equal((await read()).progress, null)
-
-  await here.asSuperuser(bad!.ref, session =>
-    session.script('select lo_unlink(oid) from pg_largeobject_metadata'),
-  )
-  assert.equal((await run('?execute=true')).status, 200, 'a second run completes')
-  for (const project of [good!, bad!]) assert.ok(await isCurrent(project))
-})
-
-test('upgrade: a project whose migration fails keeps its state, and the others are upgraded', async () => {
-  const [first, failing, last] = await outdatedProjects(here, 3)
-  await failMigration(here, failing!)
-  const { status, body } = await run('?execute=true')
-  assert.equal(status, 500, JSON.stringify(body))
-  assert.equal(body.error.code, 'upgrade_incomplete')
-  const { manifest } = body
-  assert.deepEqual([...manifest.done].sort(), [first!.id, last!.id].sort())
-  assert.equal(manifest.failed.length, 1)
-  assert.equal(manifest.failed[0].project_id, failing!.id)
-  assert.match(manifest.failed[0].error, /cannot change return type of existing function/)
-  assert.equal(Object.keys(manifest.snapshots).length, 3)
-  assert.equal(manifest.status, 'failed')
-  assert.equal(await schemaVersion(failing!), 'old')
-  await eventually(async () => (await read()).progress === null, 'the upgrade has ended')
-  const refused = await rows(failing!)
-  assert.deepEqual([refused.status, refused.body.code], [503, 'project_upgrade_failed'])
-  for (const project of [first!, last!]) assert.equal((await rows(project)).status, 200)
-  await here.asSuperuser(failing!.ref, session => session.script('drop function auth.email()'))
-  const files = storedFiles()
-  const again = await run('?execute=true')
-  assert.equal(again.status, 200, JSON.stringify(again.body))
-  assert.equal((await rows(failing!)).status, 200)
-  // The platform may have retried it before.
-  await eventually(async () => (await read()).manifest.status === 'done', 'the upgrade is complete')
-  const complete = (await read()).manifest
-  assert.deepEqual([...complete.done].sort(), [first!.id, failing!.id, last!.id].sort())
-  assert.deepEqual(wayBack(complete), wayBack(manifest))
-  assert.deepEqual(storedFiles(), files, 'no other backup is made')
 })
 
 test('upgrade: what other nodes have upgraded or deleted since the plan was read is not backed up again', async () => {
@@ -307,44 +193,6 @@ test('upgrade: no node upgrades projects in the background while one is executed
     await release()
     await node?.stop()
   }
-})
-
-test('upgrade: an execution that ends early answers what it has done, and the next one continues it', async () => {
-  const [first, last] = await outdatedProjects(here, 2)
-  await failRecord(here, last!)
-  const { status, body } = await run('?execute=true')
-  assert.deepEqual([status, body.error?.code], [500, 'upgrade_incomplete'], JSON.stringify(body))
-  assert.match(body.error.message, /ended early: .*no record/)
-  assert.deepEqual([body.manifest.status, body.manifest.done], ['failed', [first!.id]])
-  assert.deepEqual(body.manifest.pending, [last!.id])
-  assert.deepEqual((await read()).manifest, body.manifest)
-  await here.app.control.script('drop function fail_record() cascade')
-  await here.app.control.run(sql`update projects set schema_version = 'old' where id = ${last!.id}`)
-  const again = await run('?execute=true')
-  assert.equal(again.status, 200, JSON.stringify(again.body))
-  assert.deepEqual([...again.body.manifest.done].sort(), [first!.id, last!.id].sort())
-  assert.deepEqual(wayBack(again.body.manifest), wayBack(body.manifest))
-})
-
-test('upgrade: row values of a project are neither recorded nor logged', async () => {
-  const [project] = await outdatedProjects(here, 1)
-  const value = `value of a row ${orderedUuid()}`
-  await here.asSuperuser(project!.ref, session =>
-    session.script(`
-      create function platform.check_value() returns trigger language plpgsql as
-        $$ begin perform '${value}'::int; return new; end $$;
-      create trigger check_value before insert or update on platform.migrations
-        for each row execute function platform.check_value()`),
-  )
-  const { status, body } = await run('?execute=true')
-  assert.equal(status, 500, JSON.stringify(body))
-  assert.match(body.manifest.failed[0].error, /22P02/)
-  const file = storedFiles().find(name => String(name).endsWith(`${body.manifest.id}.e`))
-  const record = readFileSync(join(here.config.dataDir, 'backups', String(file)), 'utf8')
-  assert.deepEqual(JSON.parse(record).failed, [{ project_id: project!.id }])
-  const recorded = await here.app.control.rows(raw('select error from upgrade_projects'))
-  for (const text of [JSON.stringify([body, recorded]), record, here.logged.join()])
-    assert.ok(!text.includes(value))
 })
 
 test('upgrade: the backup of the control database that the last upgrade names is kept', async () => {

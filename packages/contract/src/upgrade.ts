@@ -47,6 +47,9 @@ export const UpgradeManifest = Type.Object({
   prior_version: Nullable(Type.String()),
   prior_images: Nullable(Images),
   snapshots: Type.Record(Type.String(), Id, { description: 'The backup of each project, by project.' }),
+  snapshot_bytes: Type.Record(Type.String(), Bytes, {
+    description: 'Bytes of those of these backups that still exist, before compression, by project.',
+  }),
   control_backup_id: Nullable({ ...Id, description: 'The backup of the control database.' }),
   done: Type.Array(Id, { description: 'Projects that are up to date.' }),
   failed: Type.Array(Type.Object({ project_id: Id, error: Type.String() })),

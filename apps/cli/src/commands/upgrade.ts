@@ -1,12 +1,7 @@
 // Shows what an upgrade to the installed release would do, and executes it.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ReplyError } from '@plinth/contract/client.ts'
-import type {
-  UpgradeAnswer,
-  UpgradeManifest,
-  UpgradePlan,
-  UpgradeProgress,
-} from '@plinth/contract/upgrade.ts'
+import type { UpgradeAnswer, UpgradePlan, UpgradeProgress } from '@plinth/contract/upgrade.ts'
 import { openLine } from '../backups/wait.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
@@ -67,7 +62,7 @@ async function execute(context: Context, platform: Platform, target: string | un
   return {
     data: answer,
     isFailure: !isUpgraded || answer.error !== undefined,
-    text: paint => manifestText(paint, manifest, seconds),
+    text: paint => manifestText(paint, answer, seconds),
     hints: [
       ...(answer.error ? [`${clean(answer.error.message)}.`] : []),
       ...(isUpgraded
@@ -79,8 +74,9 @@ async function execute(context: Context, platform: Platform, target: string | un
   }
 }
 
-/** The error is that of an upgrade that was executed but is not complete. */
-type Result = Pick<UpgradeAnswer, 'manifest'> & { error?: { message: string } }
+/** The error is that of an upgrade that was executed but is not complete. After a lost connection there is no plan. */
+type Result = Pick<UpgradeAnswer, 'manifest'> &
+  Partial<Pick<UpgradeAnswer, 'plan'>> & { error?: { message: string } }
 
 /** An upgrade goes on if the connection is lost, for example to a proxy with a short timeout. */
 async function afterFailure(
@@ -160,13 +156,19 @@ function planText(paint: Paint, plan: UpgradePlan): string {
   return parts.join('\n\n')
 }
 
-function manifestText(paint: Paint, manifest: UpgradeManifest | null, seconds: number): string {
+function manifestText(paint: Paint, { manifest, plan }: Result, seconds: number): string {
   if (!manifest || manifest.id === null) return 'Everything is up to date. Nothing was changed.'
-  const { snapshots, done, failed, pending } = manifest
+  const { snapshots, snapshot_bytes: sizes, done, failed, pending } = manifest
+  const row = (id: string, status: string) => [
+    id,
+    status,
+    snapshots[id] ?? null,
+    sizes[id] === undefined ? null : bytes(sizes[id]),
+  ]
   const rows = [
-    ...done.map(id => [id, 'done', snapshots[id] ?? null]),
-    ...failed.map(({ project_id: id, error }) => [id, `failed: ${error}`, snapshots[id] ?? null]),
-    ...pending.map(id => [id, 'pending', snapshots[id] ?? null]),
+    ...done.map(id => row(id, 'done')),
+    ...failed.map(({ project_id: id, error }) => row(id, `failed: ${error}`)),
+    ...pending.map(id => row(id, 'pending')),
   ]
   return [
     fields(paint, [
@@ -174,8 +176,11 @@ function manifestText(paint: Paint, manifest: UpgradeManifest | null, seconds: n
       ['release', manifest.version],
       ['release before', manifest.prior_version ?? 'unknown'],
       ['control backup', manifest.control_backup_id],
+      ...(plan?.control_snapshot
+        ? [['control database', bytes(plan.control_snapshot.database_bytes)] as const]
+        : []),
       ['took', elapsed(seconds)],
     ]),
-    ...(rows.length > 0 ? [table(paint, ['PROJECT', 'STATUS', 'BACKUP'], rows)] : []),
+    ...(rows.length > 0 ? [table(paint, ['PROJECT', 'STATUS', 'BACKUP', 'SIZE'], rows)] : []),
   ].join('\n\n')
 }

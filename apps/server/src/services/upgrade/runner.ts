@@ -274,6 +274,7 @@ function emptyManifest(plan: UpgradePlan, prior: store.Release | undefined): Upg
     prior_version: prior?.version ?? null,
     prior_images: prior?.images ?? null,
     snapshots: {},
+    snapshot_bytes: {},
     control_backup_id: null,
     done: [],
     failed: [],

@@ -201,11 +201,13 @@ export const findManifest = async (control: Session, id?: string): Promise<Upgra
         select u.id, u.status, u.started_at, u.finished_at, u.version, u.prior_version,
                nullif(u.prior_images, 'null') as prior_images, u.control_backup_id,
                coalesce(jsonb_object_agg(p.project_id, p.backup_id) filter (where p.backup_id is not null), '{}') as snapshots,
+               coalesce(jsonb_object_agg(p.project_id, b.bytes) filter (where b.status = 'done'), '{}') as snapshot_bytes,
                coalesce(jsonb_agg(p.project_id) filter (where p.status = 'done'), '[]') as done,
                coalesce(jsonb_agg(jsonb_build_object('project_id', p.project_id, 'error', p.error))
                  filter (where p.status = 'failed'), '[]') as failed,
                coalesce(jsonb_agg(p.project_id) filter (where p.status = 'pending'), '[]') as pending
           from upgrades u left join upgrade_projects p on p.upgrade_id = u.id
+          left join backups b on b.id = p.backup_id
          where u.id = coalesce(${id ?? null}::uuid, (select id from upgrades order by started_at desc limit 1))
          group by u.id`)
     : undefined
