@@ -2,6 +2,8 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import type { Context } from './context.ts'
@@ -31,8 +33,13 @@ export interface Finished {
   stderr: string
 }
 
-/** Runs a subcommand of the server and waits for its end. */
-export async function runServer(context: Context, args: string[], input = ''): Promise<Finished> {
+/** Runs a subcommand of the server and waits for its end. `onLine` gets each line of stdout as it comes. */
+export async function runServer(
+  context: Context,
+  args: string[],
+  input = '',
+  onLine: (line: string) => void = () => {},
+): Promise<Finished> {
   const child = spawn(process.execPath, [serverEntry(), ...args], {
     cwd: context.cwd,
     env: context.environment,
@@ -41,9 +48,18 @@ export async function runServer(context: Context, args: string[], input = ''): P
   child.stdin.on('error', () => {}) // it ended without reading; the exit code reports why
   child.stdin.end(input)
   const [stdout, stderr, [code]] = await Promise.all([
-    text(child.stdout),
+    linesOf(child.stdout, onLine),
     text(child.stderr),
     once(child, 'close') as Promise<[number | null]>,
   ])
   return { code, stdout, stderr }
+}
+
+async function linesOf(source: Readable, onLine: (line: string) => void): Promise<string> {
+  const lines: string[] = []
+  for await (const line of createInterface({ input: source })) {
+    lines.push(`${line}\n`)
+    onLine(line)
+  }
+  return lines.join('')
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { backedUpProject } from '../../server/test/backup-project.ts'
 import { startPlatform, type TestPlatform } from '../../server/test/harness.ts'
-import { plinth, temporaryDirectory } from './plinth.ts'
+import { begin, drawnBy, plinth, temporaryDirectory } from './plinth.ts'
 import { codes } from './storage-project.ts'
 
 let platform: TestPlatform
@@ -33,11 +33,17 @@ async function commands() {
     assert.equal(codes(ran)[0], 1, `${args.join(' ')}: ${ran.stdout}`)
     return ran.json.error
   }
-  return { project, cwd, run, succeed, fail }
+  /** What a terminal shows on stderr. */
+  async function shown(...args: string[]): Promise<string[]> {
+    const running = begin([...args, '-o', 'text'], { cwd, env, isTerminal: true })
+    assert.equal(await running.ended, 0, running.stderr())
+    return drawnBy(running)
+  }
+  return { project, cwd, run, succeed, fail, shown }
 }
 
 test('branch: create, list, diff, push the diff, reset and delete', async () => {
-  const { project, cwd, succeed, fail } = await commands()
+  const { project, cwd, succeed, fail, shown } = await commands()
   await project.sql('create table notes (id int primary key)')
   const created = (await succeed('branch', 'create', 'New checkout', '--expires', '7d')).json.data
   assert.equal(created.slug, 'new-checkout')
@@ -56,16 +62,20 @@ test('branch: create, list, diff, push the diff, reset and delete', async () => 
   assert.ok(changed.status < 300)
   const { stdout: migration } = await succeed('branch', 'diff', 'new-checkout')
   assert.match(migration, /create table public\.orders/)
+  const compared = await shown('branch', 'diff', 'new-checkout')
+  assert.match(compared[1]!, /^Comparing new-checkout {2}\d\S*s$/)
+  assert.match(compared.at(-1)!, /^Compared in \d\S*s\.\n$/)
   writeFileSync(join(cwd, '20300131_new_checkout.sql'), migration)
   await succeed('db', 'push', '--path', cwd, '--apply')
   assert.deepEqual(await project.rows('select text from public.notes'), [])
 
   assert.equal((await fail('branch', 'reset', 'new-checkout')).code, 'confirmation_missing')
   const { stdout: reset } = await succeed('branch', 'reset', 'new-checkout', '--yes', '-o', 'text')
-  assert.match(reset, /^Reset new-checkout in /)
+  assert.match(reset, /^Reset new-checkout in \d\S*s, \S+ MB\. /)
   assert.equal((await fail('projects', 'delete', project.id, '--yes')).code, 'project_has_branches')
   assert.equal((await fail('branch', 'delete', 'new-checkout')).code, 'confirmation_missing')
-  await succeed('branch', 'delete', 'new-checkout', '--yes')
+  const { stdout: deleted } = await succeed('branch', 'delete', 'new-checkout', '--yes', '-o', 'text')
+  assert.match(deleted, /^Deleted the branch new-checkout in \d\S*s, \S+ MB\.$/m)
   assert.deepEqual((await succeed('branch', 'list')).json.data, { branches: [], total: 0 })
   assert.equal((await fail('branch', 'diff', 'new-checkout', '-o', 'json')).code, 'branch_not_found')
   assert.equal((await fail('branch', 'create', 'late', '--expires', 'soon')).code, 'usage_invalid_value')

@@ -3,15 +3,27 @@ import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { connectAsSuperuser } from '../../server/test/data-dir.ts'
 import { eventually } from '../../server/test/eventually.ts'
-import { plinthProcess, plinth as run, temporaryDirectory } from './plinth.ts'
+import { begin, drawnBy, plinthProcess, plinth as run, temporaryDirectory } from './plinth.ts'
 
 const settings = { PLATFORM_PORT: '0', RUNTIME_PORT: '0', PLATFORM_DISK_RESERVE_MB: '0', PLATFORM_PITR: 'on' }
+
+async function refOf(dataDir: string, projectId: string): Promise<string> {
+  const control = await connectAsSuperuser(dataDir)
+  try {
+    return (await control.query('select ref from projects where id = $1', [projectId])).rows[0].ref
+  } finally {
+    await control.end()
+  }
+}
 
 test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the cutover of the instance', async () => {
   const cwd = temporaryDirectory({}, () => plinth(['down', '--volumes', '--yes', '--force']))
   const plinth = (args: string[]) => run(args, { cwd, env: settings })
   const asProcess = (args: string[]) => plinthProcess(args, { cwd, env: settings })
+  const onTerminal = (...args: string[]) => begin(args, { cwd, env: settings, isTerminal: true })
+  const dataDir = join(cwd, '.plinth/data')
   const done = async (...args: string[]) => {
     const ran = await plinth(args)
     assert.equal(ran.code, 0, `${args.join(' ')}: ${ran.stdout} ${ran.stderr}`)
@@ -51,25 +63,54 @@ test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the
   assert.match(preview, /window +\d{4}-.* to .*\n.*base backup +\d{4}-.*\n.*WAL +\S+ to \S+, \d+ segments/)
   assert.match(warnings, /is lost with the cutover/)
   const [shown, next] = await text('pitr', 'restore', '--target-time', target)
-  assert.match(shown, /^Recovered and verified in \S+s\.\n {2}id +\S{36}\n {2}status +prepared/)
+  assert.match(
+    shown,
+    /^Recovered and verified \S+ kB in \d\S*s\.\n {2}id +\S{36}\n {2}status +prepared\n(.*\n)+ {2}took +\d\S*s\n {2}size +\S+ kB$/m,
+  )
   const [, job = ''] = /plinth pitr cutover (\S{36})$/m.exec(next) ?? []
   assert.deepEqual(await notes(), [1, 2])
   assert.match((await text('pitr', 'restore-points'))[0], /^KIND +TIME .*\nwindow +\d{4}-.*\nbase backup /)
   const unconfirmed = await plinth(['pitr', 'cutover', job])
   assert.equal(unconfirmed.json.error.code, 'confirmation_missing')
-  const cutOver = await done('pitr', 'cutover', job, '--yes')
-  assert.deepEqual([cutOver.status, await notes()], ['done', [1]])
-  await done('backup', 'undo', cutOver.restore_id)
+  // The backup of the present state waits for the table.
+  const holding = await connectAsSuperuser(dataDir, await refOf(dataDir, id))
+  await holding.query('begin; lock table auth.users in access exclusive mode')
+  const cutover = onTerminal('pitr', 'cutover', job, '--yes', '-o', 'text')
+  try {
+    await eventually(
+      () => drawnBy(cutover).some(line => /^Cutover: (?!starting)\w+ .*\d\S*s$/.test(line)),
+      'the progress is shown',
+    )
+  } finally {
+    await holding.end()
+  }
+  assert.equal(await cutover.ended, 0, cutover.stderr())
+  assert.match(cutover.stdout(), /^Cut over: \S+ MB in \d\S*s\. The project has the state of that time\.\n$/)
+  assert.deepEqual(await notes(), [1])
+  const [, restore = ''] = /plinth backup undo (\S{36})$/m.exec(cutover.stderr()) ?? []
+  assert.match((await text('backup', 'restores'))[0], new RegExp(`^${restore} +${job} +done .* kB `, 'm'))
+  await done('backup', 'undo', restore)
   assert.deepEqual(await notes(), [1, 2])
-  assert.match((await text('pitr', 'jobs'))[0], /^ID +TIME +STATUS .*\n\S{36} +\d{4}-\S+ +done /)
+  assert.match(
+    (await text('pitr', 'jobs'))[0],
+    /^ID +TIME +STATUS +CREATED +TOOK +SIZE .*\n\S{36} +\d{4}-\S+ +done +.{16} +\d\S*s +\S+ kB /,
+  )
 
   const again = await done('pitr', 'restore', '--target-time', target)
   const running = await plinth(['pitr', 'cutover', again.id, '--instance', '--yes'])
   assert.equal(running.json.error.code, 'pitr_cutover_failed')
   assert.match(running.json.error.suggestion, /plinth stop/)
   assert.equal((await asProcess(['stop'])).code, 0)
-  const { kept } = await done('pitr', 'cutover', again.id, '--instance', '--yes')
+  const instance = onTerminal('pitr', 'cutover', again.id, '--instance', '--yes', '-o', 'json')
+  assert.equal(await instance.ended, 0, instance.stderr())
+  const { kept, bytes, seconds } = JSON.parse(instance.stdout()).data
   assert.ok(existsSync(join(kept, 'PG_VERSION')))
+  assert.ok(bytes > 20_000_000 && seconds > 0, instance.stdout())
+  const steps = drawnBy(instance).map(line => /^Recovery of the instance: ([a-z ]+?) {2}/.exec(line)?.[1])
+  assert.deepEqual(
+    [...new Set(steps.filter(step => step !== undefined))],
+    ['starting', 'starting the database', 'archiving', 'recovering', 'exchanging the clusters'],
+  )
   const refused = await plinth(['pitr', 'recover-instance'])
   assert.equal(refused.json.error.code, 'pitr_recovery_failed')
   assert.match(refused.json.error.message, /is for an empty data directory/)

@@ -2,12 +2,13 @@
 // the two clusters are exchanged. The old one is kept beside it.
 import { existsSync } from 'node:fs'
 import { copyBackupRecords, forgetRemovedBackups } from '#src/archive/control-store.ts'
+import type { Watching } from '#src/archive/write-database.ts'
 import type { Config } from '#src/config.ts'
 import { type DeriveKey, keyring, randomToken } from '#src/kernel/crypto/keys.ts'
 import { lockDataDirectory } from '#src/kernel/data-directory.ts'
 import { openBackupPieces } from '#src/kernel/objects/open-pieces.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
-import { withClient } from '#src/kernel/postgres/database.ts'
+import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { exchangeClusters } from '#src/kernel/postgres/engine/cluster-exchange.ts'
 import { type Engine, startEngine } from '#src/kernel/postgres/engine/start.ts'
 import type { ArchiveStore } from '#src/kernel/postgres/recovery/archive-layout.ts'
@@ -23,7 +24,7 @@ import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
 import { archiveStore } from '#src/services/pitr/archive.ts'
 import { checkSpace } from '#src/services/pitr/space.ts'
-import { findJob } from '#src/services/pitr/store.ts'
+import { findJob, readServerBytes } from '#src/services/pitr/store.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 import { recordInstanceCutover } from '#src/tenancy/instance-cutover.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
@@ -36,12 +37,15 @@ export interface InstanceCutover {
   target_time: string
   /** The directory of the cluster before. */
   kept: string
+  /** Of all databases that were put in place. */
+  bytes: number
 }
 
 export async function cutOverInstance(
   config: Config,
   jobId: string,
   control: string,
+  progress: Watching['progress'],
 ): Promise<InstanceCutover> {
   const directory = lockDataDirectory(config.dataDir)
   try {
@@ -50,6 +54,7 @@ export async function cutOverInstance(
     const password = secrets.POSTGRES_PASSWORD
     const pieces = await openBackupPieces(config)
     try {
+      progress('starting the database', 0)
       const engine = await startEngine({
         dataDir: config.dataDir,
         superuserPassword: password,
@@ -63,7 +68,7 @@ export async function cutOverInstance(
         password,
         tls: undefined,
       }
-      return await exchange({ engine, address, pieces, deriveKey, control }, jobId)
+      return await exchange({ engine, address, pieces, deriveKey, control, progress }, jobId)
     } finally {
       await pieces.close()
     }
@@ -78,20 +83,22 @@ interface Source {
   pieces: Pieces
   deriveKey: DeriveKey
   control: string
+  progress: Watching['progress']
 }
 
 /** Stops the server. */
 async function exchange(source: Source, jobId: string): Promise<InstanceCutover> {
-  const { engine, address, control } = source
+  const { engine, address, control, progress } = source
   const { place } = engine
   const kept = `${place.clusterDir}-before-${new Date().toISOString().replace(/[-:]|\.\d+/g, '')}`
   let recovered: RecoveredServer | undefined
   try {
-    let target: string
+    let [target, bytes] = ['', 0]
     try {
       const { store, plan, targetTime } = await prepare(source, jobId)
       target = targetTime
       const databases = plan.baseBackup.databases.map(({ name }) => name)
+      progress('recovering', 0)
       await sweepRecoveries(place)
       await checkSpace(place, neededBytes(plan, databases))
       const { password } = address
@@ -102,13 +109,16 @@ async function exchange(source: Source, jobId: string): Promise<InstanceCutover>
         databases,
         password,
         settings: engine.extensionSettings,
+        progress: count => progress('recovering', count),
       })
       await carryOver(address, recovered.address, control, target)
+      bytes = await withClient(recovered.address, 'postgres', guardedSettings, readServerBytes)
     } finally {
       await engine.stop()
     }
+    progress('exchanging the clusters', 0)
     exchangeClusters(place, { made: await recovered.keep(), kept })
-    return { id: jobId, target_time: target, kept }
+    return { id: jobId, target_time: target, kept, bytes }
   } catch (error) {
     const state = existsSync(kept)
       ? 'The next start of the platform ends the cutover, which was interrupted'
@@ -137,7 +147,7 @@ const carryOver = (from: ServerAddress, to: ServerAddress, control: string, targ
 
 /** Everything is checked before the archive starts, which removes WAL from the spool that it has packed. */
 async function prepare(
-  { engine, address, pieces, deriveKey, control }: Source,
+  { engine, address, pieces, deriveKey, control, progress }: Source,
   jobId: string,
 ): Promise<{ store: ArchiveStore; plan: RecoveryPlan; targetTime: string }> {
   const job = await withClient(address, control, controlSettings, async session => {
@@ -159,6 +169,7 @@ async function prepare(
   }
   await planned()
   // The end of the WAL, because the cluster before is no part of the window afterwards.
+  progress('archiving', 0)
   const archive = startWalArchive({ address, store, log: silent })
   try {
     await archive.catchUp(AbortSignal.timeout(catchUpMs))

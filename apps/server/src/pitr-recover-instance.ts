@@ -2,8 +2,10 @@
 // CONTROL_PLANE_SECRET alone. Files of projects are not in the archive.
 import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import type { Watching } from '#src/archive/write-database.ts'
 import type { Config } from '#src/config.ts'
 import { ConfigError } from '#src/config-error.ts'
+import { openHostProgress } from '#src/host-progress.ts'
 import { keyring, randomToken } from '#src/kernel/crypto/keys.ts'
 import { type DataDirectory, lockDataDirectory, storedSecrets } from '#src/kernel/data-directory.ts'
 import { freeBytes } from '#src/kernel/disk-space.ts'
@@ -28,7 +30,7 @@ import { neededBytes, recoverAside, sweepRecoveries } from '#src/kernel/postgres
 import { forgetSpool, restoreSpool } from '#src/kernel/postgres/recovery/wal-tail.ts'
 import { literal } from '#src/kernel/postgres/sql.ts'
 import { archiveStoreOf } from '#src/services/pitr/archive.ts'
-import { insertAudit } from '#src/services/pitr/store.ts'
+import { insertAudit, readServerBytes } from '#src/services/pitr/store.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 
 const control = 'plinth'
@@ -36,10 +38,15 @@ const control = 'plinth'
 export async function recoverInstance(config: Config, args: string[]): Promise<string> {
   const { values } = parseArgs({
     args,
-    options: { 'target-time': { type: 'string' }, system: { type: 'string' } },
+    options: {
+      'target-time': { type: 'string' },
+      system: { type: 'string' },
+      progress: { type: 'boolean' },
+    },
   })
   if (config.external)
     throw new ConfigError('Recovery to a time is for the embedded database, and DATABASE_URL is set.')
+  const { add } = openHostProgress(values.progress === true)
   const directory = lockDataDirectory(config.dataDir)
   try {
     const place = locate(config.dataDir)
@@ -56,14 +63,15 @@ export async function recoverInstance(config: Config, args: string[]): Promise<s
       )
     const pieces = await openBackupPieces(config)
     try {
+      add('reading the archive', 0)
       const system = await chooseSystem(pieces, values.system)
       const store = archiveStoreOf({ place, pieces, deriveKey: keyring(secret) }, system)
       await checkBaseBackups(store)
       const { made, damaged } = await restoreSpool(store)
       try {
         const plan = await planOf(store, values['target-time'], damaged)
-        await recover(config, directory, place, store, plan)
-        return JSON.stringify({ system, target_time: plan.target ?? null, window: plan.window })
+        const bytes = await recover(config, directory, place, { store, plan }, add)
+        return JSON.stringify({ system, target_time: plan.target ?? null, window: plan.window, bytes })
       } catch (error) {
         // Otherwise the next start archives it.
         if (!existsSync(place.clusterDir)) await forgetSpool(store, made)
@@ -121,20 +129,29 @@ async function planOf(
   }
 }
 
-/** The data directory has a cluster afterwards, or is as before. */
+/** The data directory has a cluster afterwards, or is as before. Returns the bytes of its databases. */
 async function recover(
   config: Config,
   directory: DataDirectory,
   place: Place,
-  store: ArchiveStore,
-  plan: RecoveryPlan,
-): Promise<void> {
+  { store, plan }: { store: ArchiveStore; plan: RecoveryPlan },
+  progress: Watching['progress'],
+): Promise<number> {
   const databases = plan.baseBackup.databases.map(({ name }) => name)
+  progress('recovering', 0)
   await sweepRecoveries(place)
   if ((await freeBytes(place.home)) < neededBytes(plan, databases))
     throw new Error(`There is too little space for the database in ${place.home}.`)
   const settings = extensionSettings(config.extensionDir, place.user)
-  const recovered = await recoverAside({ place, store, plan, databases, password: undefined, settings })
+  const recovered = await recoverAside({
+    place,
+    store,
+    plan,
+    databases,
+    password: undefined,
+    settings,
+    progress: count => progress('recovering', count),
+  })
   try {
     // The one before is lost with the data directory.
     const { POSTGRES_PASSWORD: password } = directory.secrets(randomToken)
@@ -144,7 +161,9 @@ async function recover(
     await withClient(recovered.address, control, controlSettings, session =>
       insertAudit(session, 'pitr.instance_recovered', plan.target ?? plan.window.to, null),
     )
+    const bytes = await withClient(recovered.address, 'postgres', guardedSettings, readServerBytes)
     placeCluster(place, await recovered.keep())
+    return bytes
   } finally {
     await recovered.stop()
   }

@@ -58,6 +58,8 @@ test('pitr: a project has exactly the state of a time again, beside its neighbou
   const job = await platform.recover(project.id, third!.at)
   assert.deepEqual([job.error, job.status, job.target_time], [null, 'prepared', third!.at])
   assert.ok(job.expires_at! > job.prepared_at!)
+  // At least the rows of `things` and the bytes of the file.
+  assert.ok(job.bytes! > 10_000, `${job.bytes}`)
   assert.equal(
     (await rows(project, 'notes?n=eq.100')).length,
     1,
@@ -91,6 +93,7 @@ test('pitr: a project has exactly the state of a time again, beside its neighbou
 
   const { restores } = await project.backups.restores({ params, query: {} })
   assert.deepEqual([restores[0]!.id, restores[0]!.backup_id], [done.restore_id, job.id])
+  assert.equal(restores[0]!.bytes, job.bytes)
   await project.backups.undo({ params: { ...params, restore_id: done.restore_id! } })
   assert.equal((await project.restoreEnded(done.restore_id!, ['undone'])).error, null)
   assert.equal((await rows(project, 'notes?n=eq.100')).length, 1)

@@ -70,6 +70,11 @@ export const Restore = Type.Object({
   }),
   created_at: Timestamp,
   finished_at: Nullable(Timestamp),
+  bytes: Nullable({
+    ...Bytes,
+    description:
+      'Bytes of the state that is restored, before compression. Null of restores that an earlier release has recorded and whose backup was removed.',
+  }),
   undo_until: Nullable({ ...Timestamp, description: 'Until then the restore can be undone.' }),
   error: Nullable(
     Type.String({ description: 'Why it has failed; of one that is done, what has failed after it.' }),

@@ -72,8 +72,13 @@ export const PitrJob = Type.Object({
   status: Type.Enum(pitrStatuses),
   target_time: Timestamp,
   created_at: Timestamp,
-  prepared_at: Nullable(Timestamp),
+  prepared_at: Nullable({ ...Timestamp, description: 'When the copy was recovered and verified.' }),
   finished_at: Nullable(Timestamp),
+  bytes: Nullable({
+    ...Bytes,
+    description:
+      'Bytes of the database and of the files at that time, before compression; null until the copy is prepared.',
+  }),
   expires_at: Nullable({ ...Timestamp, description: 'Until then a prepared copy waits for the cutover.' }),
   restore_id: Nullable({ ...Id, description: 'After the cutover: the restore by which it can be undone.' }),
   error: Nullable(Type.String({ description: 'Why it has failed. The project is unchanged then.' })),

@@ -55,6 +55,26 @@ export async function waitFor<T extends Task>(
   }
 }
 
+/** Shows on a terminal how long a request takes that reports no progress. Returns its answer and the seconds it took. */
+export async function whileShown<T>(
+  context: Pick<Context, 'stderr'>,
+  label: string,
+  request: () => Promise<T>,
+): Promise<{ result: T; seconds: number }> {
+  const startedAt = performance.now()
+  const seconds = () => (performance.now() - startedAt) / 1000
+  const line = openLine(context)
+  const draw = () => line.draw(`${label}  ${elapsed(seconds())}`)
+  const redrawing = setInterval(draw, pollMs)
+  try {
+    draw()
+    return { result: await request(), seconds: seconds() }
+  } finally {
+    clearInterval(redrawing)
+    line.clear()
+  }
+}
+
 export const progressText = (label: string, { step, bytes: done }: BackupProgress, seconds: number): string =>
   `${label}: ${clean(step)}${done > 0 ? `  ${bytes(done)}` : ''}  ${elapsed(seconds)}`
 

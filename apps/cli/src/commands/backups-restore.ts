@@ -53,7 +53,7 @@ async function restoreAsNew(context: Context, backupId: string, name: string): P
     body: { new_project: { name } },
   })
   const data = { ...made!, restore: started }
-  const text = (paint: Paint) =>
+  const text = (paint: Paint, ended?: Restore) =>
     fields(paint, [
       ['id', made!.id],
       ['slug', made!.slug],
@@ -61,10 +61,20 @@ async function restoreAsNew(context: Context, backupId: string, name: string): P
       ['anon key', made!.anon_key],
       ['service_role key', made!.service_role_key],
       ['jwt secret', made!.jwt_secret],
+      ...(ended
+        ? ([
+            ['took', tookOf(ended)],
+            ['size', sizeOf(ended)],
+          ] as const)
+        : []),
     ])
   const secrets = 'The service_role key and the JWT secret are shown only now.'
   if (context.given.switches.has('no-wait'))
-    return { data, text, hints: [secrets, 'plinth backup restores shows the progress.'] }
+    return {
+      data,
+      text: paint => text(paint),
+      hints: [secrets, 'plinth backup restores shows the progress.'],
+    }
   const { ended } = await waitFor(context, 'Restore', () => findRestore(project, started.id))
   if (ended.status === 'failed')
     throw new Failure(
@@ -74,7 +84,7 @@ async function restoreAsNew(context: Context, backupId: string, name: string): P
     )
   return {
     data: { ...data, status: 'active', restore: ended },
-    text,
+    text: paint => text(paint, ended),
     hints: [...incomplete(ended), secrets, 'Its scheduled jobs and webhooks are switched off.'],
   }
 }
@@ -140,19 +150,22 @@ export async function list(context: Context): Promise<Answer> {
         ? ''
         : table(
             paint,
-            ['ID', 'BACKUP', 'STATUS', 'CREATED', 'TOOK', 'UNDO UNTIL', 'STATE BEFORE'],
+            ['ID', 'BACKUP', 'STATUS', 'CREATED', 'TOOK', 'SIZE', 'UNDO UNTIL', 'STATE BEFORE'],
             restores.map(each => [
               each.id,
               each.backup_id,
               stateOf(each),
               minute(each.created_at),
               tookOf(each),
+              sizeOf(each),
               minute(each.undo_until),
               each.before_backup_id ?? `new project ${each.new_project_id}`,
             ]),
           ),
   }
 }
+
+const sizeOf = ({ bytes: count }: Restore) => (count === null ? null : bytes(count))
 
 const stateOf = ({ status, progress }: Restore): string =>
   progress === null ? status : `${status}, ${progress.step} ${bytes(progress.bytes)}`
@@ -165,5 +178,6 @@ const restoreText = (paint: Paint, each: Restore): string =>
     ['backup of the state before', each.before_backup_id ?? ''],
     ['created', minute(each.created_at)],
     ['took', tookOf(each)],
+    ['size', sizeOf(each)],
     ['undo until', minute(each.undo_until)],
   ])

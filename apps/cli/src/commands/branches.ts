@@ -1,6 +1,6 @@
 // Creates, lists, compares, resets and deletes branches.
 import type { Branch, CreatedBranch } from '@plinth/contract/branches.ts'
-import { waitFor } from '../backups/wait.ts'
+import { waitFor, whileShown } from '../backups/wait.ts'
 import type { Answer, Context } from '../context.ts'
 import { branchExpiry } from '../expiry.ts'
 import { Failure } from '../failure.ts'
@@ -38,10 +38,9 @@ export async function create(context: Context): Promise<Answer> {
     screen.item({ data: created, text: paint => `${createdText(paint, created)}\n\n${secret}` })
   try {
     const { ended, seconds } = await untilCreated(context, platform, id, created)
-    const size = ended.size_bytes === null ? '' : `, ${bytes(ended.size_bytes)}`
     return {
       data: { ...created, ...ended },
-      text: () => `Ready after ${elapsed(seconds)}${size}.`,
+      text: () => `Ready after ${elapsed(seconds)}${sizeText(ended)}.`,
       hints: ['Its scheduled jobs and webhooks are switched off.'],
     }
   } catch (error) {
@@ -126,14 +125,21 @@ export async function remove(context: Context): Promise<Answer> {
   const { platform, id } = await openProject(context)
   const branch = await platform.branches.read({ params: { id, slug } })
   await confirm(context, 'Delete it', describe(branch, 'is deleted permanently, with its users and files'))
-  await platform.branches.remove({ params: { id, slug } })
-  return { data: { id: branch.id, slug, deleted: true }, text: () => `Deleted the branch ${slug}.` }
+  const { seconds } = await whileShown(context, `Deleting ${slug}`, () =>
+    platform.branches.remove({ params: { id, slug } }),
+  )
+  return {
+    data: { id: branch.id, slug, deleted: true },
+    text: () => `Deleted the branch ${slug} in ${elapsed(seconds)}${sizeText(branch)}.`,
+  }
 }
 
 export async function diff(context: Context): Promise<Answer> {
   const slug = context.given.operands['slug']!
   const { platform, id } = await openProject(context)
-  const difference = await platform.branches.diff({ params: { id, slug } })
+  const { result: difference, seconds } = await whileShown(context, `Comparing ${slug}`, () =>
+    platform.branches.diff({ params: { id, slug } }),
+  )
   return {
     data: difference,
     text: () => difference.sql,
@@ -142,6 +148,7 @@ export async function diff(context: Context): Promise<Answer> {
       ...(difference.is_destructive
         ? ['Statements after "-- destructive" lose rows of the project. Read them before a push.']
         : []),
+      `Compared in ${elapsed(seconds)}.`,
     ],
   }
 }
@@ -170,14 +177,19 @@ export async function reset(context: Context): Promise<Answer> {
       `The branch ${slug} could not be reset: ${sentence(ended.error)}`,
       'Correct the cause and run it again.',
     )
-  return { data: ended, text: () => `Reset ${slug} in ${elapsed(seconds)}. Its keys are the same.` }
+  return {
+    data: ended,
+    text: () => `Reset ${slug} in ${elapsed(seconds)}${sizeText(ended)}. Its keys are the same.`,
+  }
 }
 
 const readBranch = (platform: Platform, params: { id: string; slug: string }) =>
   platform.branches.read({ params })
 
-const describe = ({ name, slug, size_bytes: size, created_at: createdAt }: Branch, what: string) =>
-  `${clean(name)} (${slug})${size === null ? '' : `, ${bytes(size)}`}, created ${minute(createdAt)}: it ${what}.`
+const sizeText = ({ size_bytes: size }: Branch) => (size === null ? '' : `, ${bytes(size)}`)
+
+const describe = (branch: Branch, what: string) =>
+  `${clean(branch.name)} (${branch.slug})${sizeText(branch)}, created ${minute(branch.created_at)}: it ${what}.`
 
 async function confirm(context: Context, question: string, what: string): Promise<void> {
   const { given, screen } = context

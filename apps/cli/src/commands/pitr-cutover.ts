@@ -1,9 +1,11 @@
 // Puts a recovered copy in the place of its project, or recovers the whole instance. It works on the host only, with the data
 // directory: no route does it.
+import { resultIn, rounded, runOnHost } from '../backups/host-command.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
 import { dataDirectory } from '../local-platform.ts'
-import { runServer } from '../server-process.ts'
+import { bytes } from '../print.ts'
+import { elapsed } from '../storage/progress.ts'
 import { checkedId } from '../webhooks/given.ts'
 
 interface Ended {
@@ -13,6 +15,8 @@ interface Ended {
   restore_id?: string | null
   target_time?: string
   kept?: string
+  /** Of the databases that are put in place. Null if it is not known. */
+  bytes: number | null
 }
 
 export async function cutover(context: Context): Promise<Answer> {
@@ -20,12 +24,13 @@ export async function cutover(context: Context): Promise<Answer> {
   const job = checkedId(given.operands['job']!, 'recovery', 'plinth pitr jobs shows the ids.')
   const isInstance = given.switches.has('instance')
   await confirm(context, isInstance)
-  screen.progress(isInstance ? 'Recovering the instance' : 'Cutting over')
-  const { code, stdout, stderr } = await runServer(context, [
+  if (!context.stderr.isTTY) screen.progress(isInstance ? 'Recovering the instance' : 'Cutting over')
+  const finished = await runOnHost(context, isInstance ? 'Recovery of the instance' : 'Cutover', [
     'pitr-cutover',
     job,
     ...(isInstance ? ['--instance'] : []),
   ])
+  const { code, stderr, seconds } = finished
   if (code !== 0)
     throw new Failure(
       'pitr_cutover_failed',
@@ -34,26 +39,31 @@ export async function cutover(context: Context): Promise<Answer> {
         ? 'The platform must be stopped: plinth stop. Set the same settings as for the platform.'
         : 'plinth pitr jobs shows the recoveries. Run it where the platform runs, with its data directory.',
     )
-  const ended = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Ended
-  return { data: ended, ...told(ended) }
+  const ended = resultIn<Ended>(finished)
+  return { data: { ...ended, seconds: rounded(seconds) }, ...told(ended, seconds) }
 }
 
-function told({ kept, restore_id: restore, status, target_time: time }: Ended): Omit<Answer, 'data'> {
+function told(
+  { kept, restore_id: restore, status, target_time: time, bytes: size }: Ended,
+  seconds: number,
+): Omit<Answer, 'data'> {
+  const done = size === null ? `in ${elapsed(seconds)}` : `${bytes(size)} in ${elapsed(seconds)}`
   if (kept !== undefined)
     return {
-      text: () => `All projects have the state of ${time}. The state before is kept in ${kept}.`,
+      text: () =>
+        `Recovered the instance: ${done}. All projects have the state of ${time}. The state before is kept in ${kept}.`,
       hints: [
         'Start the platform: plinth start. To go back within 7 days, stop it and exchange the two directories again.',
       ],
     }
   if (status === 'done')
     return {
-      text: () => 'The project has the state of that time.',
+      text: () => `Cut over: ${done}. The project has the state of that time.`,
       hints: [`To put the state before back, within 24 hours: plinth backup undo ${restore}`],
     }
   return {
     text: () =>
-      'The platform is stopped. Its next start with PLATFORM_PITR=on puts the copy in the place of the project.',
+      `Requested the cutover: ${done}. The platform is stopped. Its next start with PLATFORM_PITR=on puts the copy in the place of the project.`,
     hints: ['PLATFORM_PITR=on plinth start. A start without it gives the recovery up.'],
   }
 }

@@ -7,7 +7,7 @@ import { everyPage } from '../page.ts'
 import { bytes, duration, fields, minute, type Paint, table } from '../print.ts'
 import { openProject } from '../project.ts'
 import { elapsed } from '../storage/progress.ts'
-import { sentence } from './backups.ts'
+import { sentence, tookOf } from './backups.ts'
 
 const timeForm = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d(:?\d\d)?)$/i
 const continues = 'plinth pitr jobs shows the progress.'
@@ -73,7 +73,8 @@ export async function restore(context: Context): Promise<Answer> {
     )
   return {
     data: ended,
-    text: paint => `Recovered and verified in ${elapsed(seconds)}.\n${jobText(paint, ended)}`,
+    text: paint =>
+      `Recovered and verified${ended.bytes === null ? '' : ` ${bytes(ended.bytes)}`} in ${elapsed(seconds)}.\n${jobText(paint, ended)}`,
     hints: [
       ...ended.warnings,
       `The project is unchanged. To put the copy in its place, on the host, until ${minute(ended.expires_at)}: plinth pitr cutover ${ended.id}`,
@@ -114,18 +115,28 @@ export async function jobs(context: Context): Promise<Answer> {
         ? ''
         : table(
             paint,
-            ['ID', 'TIME', 'STATUS', 'CREATED', 'CUTOVER UNTIL', 'RESTORE'],
+            ['ID', 'TIME', 'STATUS', 'CREATED', 'TOOK', 'SIZE', 'CUTOVER UNTIL', 'RESTORE'],
             found.map(each => [
               each.id,
               each.target_time,
               stateOf(each),
               minute(each.created_at),
+              tookOf(recoveryOf(each)),
+              sizeOf(each),
               each.status === 'prepared' ? minute(each.expires_at) : null,
               each.restore_id,
             ]),
           ),
   }
 }
+
+/** Until the copy is prepared, or has failed. The wait for the cutover is no part of it. */
+const recoveryOf = ({ created_at, prepared_at, finished_at }: PitrJob) => ({
+  created_at,
+  finished_at: prepared_at ?? finished_at,
+})
+
+const sizeOf = ({ bytes: count }: PitrJob) => (count === null ? null : bytes(count))
 
 const stateOf = ({ status, progress }: PitrJob): string =>
   progress === null ? status : `${status}, ${progress.step} ${bytes(progress.bytes)}`
@@ -136,4 +147,10 @@ const jobText = (paint: Paint, each: PitrJob): string =>
     ['status', stateOf(each)],
     ['time', each.target_time],
     ['created', minute(each.created_at)],
+    ...(each.prepared_at === null
+      ? []
+      : ([
+          ['took', tookOf(recoveryOf(each))],
+          ['size', sizeOf(each)],
+        ] as const)),
   ])

@@ -13,7 +13,7 @@ import { readArchive, removeArchive, writeArchive } from './archive.ts'
 import { compareDatabase } from './compare-database.ts'
 import { type ControlBackup, type ControlIndex, indexText, parseIndex } from './control-index.ts'
 import { restoreControl } from './control-restore.ts'
-import type { ControlManifest, DatabaseContents } from './manifest.ts'
+import { type ControlManifest, databaseBytes } from './manifest.ts'
 import { noRefs } from './refs.ts'
 import { type DatabaseSource, type Watching, writeDatabase } from './write-database.ts'
 
@@ -145,7 +145,7 @@ export function controlBackups(pieces: Pieces, deriveKey: DeriveKey, log: Pick<L
       id,
       created_at,
       version,
-      bytes: bytesOf(database),
+      bytes: databaseBytes(database),
       stored_bytes: archive.storedBytes,
     }
     await writeSmall(indexOf(id), indexText({ ...backup, manifest }))
@@ -213,6 +213,3 @@ export function controlBackups(pieces: Pieces, deriveKey: DeriveKey, log: Pick<L
 
 const damageOf = (what: string, { message }: Error) =>
   `${what} is damaged (${message}), so this backup cannot be restored. Put the file back from a copy of the store of backups, or restore another backup.`
-
-const bytesOf = ({ schema, tables }: DatabaseContents) =>
-  tables.reduce((sum, { file }) => sum + file.bytes, schema.bytes)

@@ -86,6 +86,14 @@ export interface Manifest {
   fileBytes: number
 }
 
+/** Bytes of the schema, the rows and the large objects. */
+export const databaseBytes = ({ schema, tables, largeObjectsFile }: DatabaseContents): number =>
+  tables.reduce((sum, { file }) => sum + file.bytes, schema.bytes + (largeObjectsFile?.bytes ?? 0))
+
+/** Before compression, with the files. */
+export const contentBytes = ({ database, fileBytes }: Pick<Manifest, 'database' | 'fileBytes'>): number =>
+  databaseBytes(database) + fileBytes
+
 /** What an archive of the control database contains. */
 export interface ControlManifest extends Pick<Manifest, 'backup' | 'platform' | 'database'> {
   isControl: true

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type ArchiveName, type ArchiveWriter, writeArchive } from '#src/archive/archive.ts'
 import { readLines, writeLines } from '#src/archive/json-lines.ts'
-import type { ArchivedFile, Manifest } from '#src/archive/manifest.ts'
+import { type ArchivedFile, databaseBytes, type Manifest } from '#src/archive/manifest.ts'
 import { countUnlisted } from '#src/archive/unlisted-files.ts'
 import { writeControl } from '#src/archive/write-control.ts'
 import { type Watching, writeDatabase } from '#src/archive/write-database.ts'
@@ -13,7 +13,6 @@ import type { Logins } from '#src/tenancy/logins.ts'
 import type { ProjectFile } from '#src/tenancy/project-data.ts'
 import { type DatabaseReader, readProject } from '#src/tenancy/project-reader.ts'
 import { mayCopyFiles } from './files-store.ts'
-import { bytesOf } from './space.ts'
 import * as store from './store.ts'
 import { type CopiedFiles, copyFiles, type FileStores, onlyReferred } from './stored-files.ts'
 
@@ -101,7 +100,7 @@ async function attemptBackup(
     fileBytes: bytes,
   })
   return {
-    bytes: bytesOf(database) + bytes,
+    bytes: databaseBytes(database) + bytes,
     stored_bytes: archive.storedBytes + before.storedBytes + storedBytes,
     files: count,
     manifest: { ...manifest, attempt: name.attempt },

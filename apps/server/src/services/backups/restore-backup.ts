@@ -6,6 +6,7 @@ import type { Restore } from '@plinth/contract/backups.ts'
 import { type ArchiveReader, readArchive } from '#src/archive/archive.ts'
 import { finishRestored, readCatalogVersion, restoredSettings } from '#src/archive/database-store.ts'
 import { readLines } from '#src/archive/json-lines.ts'
+import { contentBytes } from '#src/archive/manifest.ts'
 import type { Watching } from '#src/archive/write-database.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { withClient } from '#src/kernel/postgres/database.ts'
@@ -119,7 +120,13 @@ export async function replaceProject(
   await control.transaction(async session => {
     if (await restores.findRestore(session, projectId, restoreId)) return
     await store.insertBackup(session, beforeId, projectId, 'before_restore')
-    await restores.insertRestore(session, { id: restoreId, projectId, backupId: sourceId, beforeId })
+    await restores.insertRestore(session, {
+      id: restoreId,
+      projectId,
+      backupId: sourceId,
+      beforeId,
+      bytes: contentBytes(archive.manifest),
+    })
   })
   if (await restores.isBeingRestored(control, projectId))
     throw new Error('a backup of the project is being restored')

@@ -7,6 +7,7 @@ import { waiting } from './store.ts'
 
 const shownRestore = sql`
   r.id, r.project_id, r.new_project_id, r.backup_id, r.before_backup_id, r.status, r.created_at, r.finished_at, r.undo_until, r.error,
+  r.bytes::float8 as bytes,
   (select coalesce(t.progress, ${waiting}) from backup_tasks t where t.restore_id = r.id) as progress`
 
 export const insertRestore = (
@@ -17,11 +18,21 @@ export const insertRestore = (
     backupId,
     beforeId,
     newProjectId,
-  }: { id: string; projectId: string; backupId: string; beforeId?: string; newProjectId?: string },
+    bytes,
+  }: {
+    id: string
+    projectId: string
+    backupId: string
+    beforeId?: string
+    newProjectId?: string
+    /** Otherwise those of the backup. */
+    bytes?: number
+  },
 ) =>
   session.run(sql`
-    insert into restores (id, project_id, backup_id, before_backup_id, new_project_id)
-    values (${id}, ${projectId}, ${backupId}, ${beforeId ?? null}, ${newProjectId ?? null})`)
+    insert into restores (id, project_id, backup_id, before_backup_id, new_project_id, bytes)
+    values (${id}, ${projectId}, ${backupId}, ${beforeId ?? null}, ${newProjectId ?? null},
+            coalesce(${bytes ?? null}::bigint, (select bytes from backups where id = ${backupId})))`)
 
 export const findRestore = (control: Session, projectId: string, id: string) =>
   control.row<Restore>(

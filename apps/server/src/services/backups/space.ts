@@ -1,6 +1,6 @@
 // Whether the disk of the databases has room for another copy of a project. If it filled up, writes of all projects would end.
 import type { Backup } from '@plinth/contract/backups.ts'
-import type { DatabaseContents } from '#src/archive/manifest.ts'
+import { type DatabaseContents, databaseBytes } from '#src/archive/manifest.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import * as store from './store.ts'
@@ -21,10 +21,6 @@ export class InsufficientSpace extends Error {
     this.name = 'InsufficientSpace'
   }
 }
-
-/** Bytes of the schema, the rows and the large objects. */
-export const bytesOf = ({ schema, tables, largeObjectsFile }: DatabaseContents) =>
-  tables.reduce((sum, { file }) => sum + file.bytes, schema.bytes + (largeObjectsFile?.bytes ?? 0))
 
 /** Before a restore is begun. With a ref, also for the present state, which is kept for an undo. */
 export async function checkSpaceFor(
@@ -49,6 +45,6 @@ export async function checkSpaceFor(
 /** Before a database is created for these contents. */
 export async function checkSpace({ freeForDatabases }: DiskSpace, contents: DatabaseContents): Promise<void> {
   const free = await freeForDatabases()
-  const needed = Math.ceil(spaceFactor * bytesOf(contents))
+  const needed = Math.ceil(spaceFactor * databaseBytes(contents))
   if (free !== undefined && free < needed) throw new InsufficientSpace(free, needed)
 }

@@ -4,7 +4,7 @@
 import { readArchive, writeArchive } from '#src/archive/archive.ts'
 import { compareDatabase } from '#src/archive/compare-database.ts'
 import { readLines } from '#src/archive/json-lines.ts'
-import type { ArchivedProject, Manifest } from '#src/archive/manifest.ts'
+import { type ArchivedProject, contentBytes, type Manifest } from '#src/archive/manifest.ts'
 import { restoreDatabase } from '#src/archive/restore-database.ts'
 import { writeControl } from '#src/archive/write-control.ts'
 import { type Watching, writeDatabase } from '#src/archive/write-database.ts'
@@ -51,6 +51,8 @@ export interface PrepareDeps {
 
 export interface Prepared {
   manifest: store.StoredManifest
+  /** As `bytes` of a backup. */
+  bytes: number
   warnings: string[]
 }
 
@@ -75,11 +77,11 @@ export async function prepareCopy(deps: PrepareDeps, job: store.Job, watching: W
   const copy = copyBytes(plan, databases)
   const space = await deps.claims.claim(neededBytes(plan, databases) + copy, signal)
   try {
-    const server = await startServer(deps, plan, databases, signal)
+    const server = await startServer(deps, plan, databases, watching)
     space.reduceTo(copy)
-    const manifest = await archiveRecovered(deps, job, project.ref, server, watching).finally(server.stop)
-    const warnings = await restoreCopy(deps, job, project, manifest, watching)
-    return { manifest, warnings }
+    const archived = await archiveRecovered(deps, job, project.ref, server, watching).finally(server.stop)
+    const warnings = await restoreCopy(deps, job, project, archived.manifest, watching)
+    return { ...archived, warnings }
   } catch (error) {
     await deps.dropCopy(database).catch(() => {})
     await copies.removeFolder(project.id).catch(() => {})
@@ -93,7 +95,7 @@ const startServer = async (
   { archive, cluster, place, engineSettings: settings }: PrepareDeps,
   plan: RecoveryPlan,
   databases: readonly string[],
-  signal: AbortSignal,
+  { signal, progress }: Watching,
 ): Promise<RecoveredServer> =>
   recoverAside({
     place,
@@ -103,6 +105,7 @@ const startServer = async (
     password: cluster.address.password,
     settings,
     signal,
+    progress: bytes => progress('recovering', bytes),
   })
 
 /** Writes the project from the second server into an archive. */
@@ -112,7 +115,7 @@ async function archiveRecovered(
   ref: string,
   server: RecoveredServer,
   watching: Watching,
-): Promise<store.StoredManifest> {
+): Promise<Omit<Prepared, 'warnings'>> {
   const { copies, deriveKey, dataDir } = deps
   const writer = writeArchive(copies, deriveKey, {
     project: job.project_id,
@@ -133,7 +136,7 @@ async function archiveRecovered(
   const counted = { fileCount, fileBytes }
   const contents = { project, database, services, files, ...counted }
   const packed = await writer.finish({ backup: job.id, platform: version, ...contents })
-  return { ...packed, attempt: job.attempts }
+  return { manifest: { ...packed, attempt: job.attempts }, bytes: contentBytes(contents) }
 }
 
 /** The control database as it was, which may have been that of an earlier release. */

@@ -13,6 +13,7 @@ const active = sql`status in ('pending', 'preparing', 'cutting_over')`
 
 const shown = sql`
   j.id, j.status, ${targetTime}, j.created_at, j.prepared_at, j.finished_at, j.expires_at, j.error, j.warnings,
+  j.bytes::float8 as bytes,
   case when j.status = 'done' then j.restore_id end as restore_id,
   case when j.${active} then coalesce(j.progress, '{"step": "waiting", "bytes": 0}'::jsonb) end as progress`
 
@@ -47,6 +48,19 @@ export type FoundJob = PitrJob & { project_id: string }
 
 export const findJob = (control: Session, id: string) =>
   control.row<FoundJob>(sql`select ${shown}, j.project_id from pitr_jobs j where id = ${id}`)
+
+/** Null if there is no such database. */
+export const readDatabaseBytes = async (session: Session, database: string) =>
+  (
+    await session.row<{ bytes: number }>(sql`
+      select pg_database_size(oid)::float8 as bytes from pg_database where datname = ${database}`)
+  )?.bytes ?? null
+
+/** Of all databases of a server. */
+export const readServerBytes = async (session: Session) =>
+  (await session.row<{ bytes: number }>(
+    sql`select sum(pg_database_size(oid))::float8 as bytes from pg_database`,
+  ))!.bytes
 
 /** Undefined if the job has no prepared copy. */
 export const startCutover = (control: Session, id: string, restoreId: string, beforeId: string) =>
@@ -117,12 +131,12 @@ const over = sql`leased_until = null, attempts = 0, progress = null`
 export const recordPrepared = async (
   session: Session,
   { id, attempts }: Job,
-  { manifest, warnings }: { manifest: StoredManifest; warnings: readonly string[] },
+  { manifest, bytes, warnings }: { manifest: StoredManifest; bytes: number; warnings: readonly string[] },
   keepDays: number,
 ) =>
   (await session.run(sql`
     update pitr_jobs set status = 'prepared', prepared_at = clock_timestamp(), ${over}, error = null,
-           manifest = ${JSON.stringify(manifest)}, warnings = ${JSON.stringify(warnings)},
+           manifest = ${JSON.stringify(manifest)}, bytes = ${bytes}, warnings = ${JSON.stringify(warnings)},
            expires_at = clock_timestamp() + make_interval(days => ${keepDays})
      where id = ${id} and attempts = ${attempts} and status = 'preparing'`)) === 1
 

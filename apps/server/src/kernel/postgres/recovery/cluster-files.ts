@@ -52,21 +52,26 @@ const systemDatabases = [1, 4, 5]
 export const isPlaced = (oid: number, databases: ReadonlySet<number>): boolean =>
   oid === commonPart || systemDatabases.includes(oid) || databases.has(oid)
 
+export interface Placing {
+  signal: AbortSignal
+  /** Bytes that were read since the last call. */
+  progress(bytes: number): void
+}
+
 export async function placeBaseFiles(
   store: ArchiveStore,
   backup: BaseBackup,
   databases: ReadonlySet<number>,
   to: ClusterDirectory,
-  signal: AbortSignal,
+  { signal, progress }: Placing,
 ): Promise<void> {
   const folder = baseFolder(store.systemId, backup.id)
   for (const { oid, ...packed } of backup.parts)
     if (isPlaced(oid, databases))
-      await unpack(
-        readPacked(store.pieces, store.dataKey, folder, partVersion(backup.id, oid), packed),
-        to,
+      await unpack(readPacked(store.pieces, store.dataKey, folder, partVersion(backup.id, oid), packed), to, {
         signal,
-      )
+        progress,
+      })
   const list = readPacked(store.pieces, store.dataKey, folder, fileListVersion(backup.id), backup.fileList)
   for await (const line of linesOf(list)) {
     signal.throwIfAborted()
@@ -88,13 +93,14 @@ async function placeSparse(name: string, size: number, to: ClusterDirectory): Pr
 async function unpack(
   source: AsyncIterable<Buffer>,
   to: ClusterDirectory,
-  signal: AbortSignal,
+  { signal, progress }: Placing,
 ): Promise<void> {
   const tar = new TarReader()
   let file: FileHandle | undefined
   try {
     for await (const chunk of source) {
       signal.throwIfAborted()
+      progress(chunk.length)
       for (const part of tar.push(chunk)) {
         if (part.kind === 'content') await file?.writeFile(part.bytes)
         if (part.kind !== 'entry') continue

@@ -17,7 +17,13 @@ import type { ArchiveStore } from './archive-layout.ts'
 import { archivedSegments, readSegment } from './archived-segments.ts'
 import type { BaseBackup } from './base-backup.ts'
 import type { RecoveryPlan, StoredSegment } from './catalogue.ts'
-import { type ClusterDirectory, clusterDirectory, isPlaced, placeBaseFiles } from './cluster-files.ts'
+import {
+  type ClusterDirectory,
+  clusterDirectory,
+  isPlaced,
+  type Placing,
+  placeBaseFiles,
+} from './cluster-files.ts'
 import { checkInvalidPages, invalidPageSettings } from './invalid-pages.ts'
 import { spoolCipher } from './wal-packer.ts'
 import { segmentBytes, segmentName, timelineHistoryName } from './wal-position.ts'
@@ -36,6 +42,8 @@ export interface RecoveryOptions {
   /** Further settings, such as the directories of extensions. */
   settings?: Record<string, string>
   signal?: AbortSignal | undefined
+  /** Bytes of the base backup and of the WAL that were read since the last call. */
+  progress?(bytes: number): void
 }
 
 export interface RecoveredServer {
@@ -65,7 +73,7 @@ const crashSteps: readonly StopStep[] = [
 const port = 5432
 
 export async function recoverAside(options: RecoveryOptions): Promise<RecoveredServer> {
-  const { plan, password, signal = new AbortController().signal } = options
+  const { plan, password, signal = new AbortController().signal, progress = () => {} } = options
   signal.throwIfAborted()
   const place = placeInside(options.place, `${directoryPrefix}${orderedUuid()}`)
   let postmaster: LaunchedChild | undefined
@@ -76,7 +84,7 @@ export async function recoverAside(options: RecoveryOptions): Promise<RecoveredS
   }
   try {
     prepareInside(place)
-    const sparse = await placeFiles(options, place, signal)
+    const sparse = await placeFiles(options, place, { signal, progress })
     const native = await usableBinaries(packagedBinaries(), options.place)
     const settings = {
       ...engineSettings,
@@ -225,14 +233,14 @@ async function writeTrusting(cluster: ClusterDirectory): Promise<void> {
 async function placeFiles(
   { store, plan, databases, password }: RecoveryOptions,
   place: Place,
-  signal: AbortSignal,
+  placing: Placing,
 ): Promise<Set<number>> {
   const cluster = clusterDirectory(place.clusterDir, place.user)
   const { baseBackup } = plan
   const named = oidsOf(baseBackup, databases)
-  const copied = await placeSegments(store, plan.segments, cluster, signal)
+  const copied = await placeSegments(store, plan.segments, cluster, placing)
   const placed = new Set([...named, ...copied])
-  await placeBaseFiles(store, baseBackup, placed, cluster, signal)
+  await placeBaseFiles(store, baseBackup, placed, cluster, placing)
   await placeTimelines(plan, cluster)
   await (await cluster.create('recovery.signal')).close()
   if (password === undefined) await writeTrusting(cluster)
@@ -259,7 +267,7 @@ async function placeSegments(
   store: ArchiveStore,
   segments: readonly StoredSegment[],
   to: ClusterDirectory,
-  signal: AbortSignal,
+  { signal, progress }: Placing,
 ): Promise<Set<number>> {
   const copied = new Set<number>()
   const scanner = new WalScanner(segments[0]!.number * segmentBytes, {
@@ -271,6 +279,7 @@ async function placeSegments(
     try {
       for await (const chunk of bytesOf(store, segment)) {
         signal.throwIfAborted()
+        progress(chunk.length)
         scanner.push(chunk)
         await file.writeFile(chunk)
       }
