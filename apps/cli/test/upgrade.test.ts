@@ -47,7 +47,7 @@ test('upgrade: shows the plan, executes it with --yes with progress, sizes and t
     new RegExp(`^${failing!.id} +failed: cannot change return type.* +[0-9a-f-]{36} +\\S+ [kM]B$`, 'm'),
   )
   assert.match(result, /control backup +[0-9a-f-]{36}\n +control database +\S+ MB\n +took +\d\S*s$/m)
-  assert.match(drawnBy(running).at(-1)!, /^Projects that were not upgraded/, 'the progress is removed')
+  assert.match(drawnBy(running).at(-1)!, /^1 of 2 projects were not upgraded/, 'the progress is removed')
   await platform.asSuperuser(failing!.ref, session => session.script('drop function auth.email()'))
   const again = await upgrade('-y')
   assert.equal(again.code, 0, again.stderr)
