@@ -5,7 +5,7 @@ import { keyring } from '#src/kernel/crypto/keys.ts'
 import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
 import { raw } from '#src/kernel/postgres/sql.ts'
 import { createLogins } from '#src/tenancy/logins.ts'
-import { verifyOf } from '#src/tenancy/provision.ts'
+import { restoredOf, verifyOf } from '#src/tenancy/provision.ts'
 import { backedUpProject } from './backup-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 import { type Trapped, trappedProject } from './trapped-project.ts'
@@ -323,4 +323,47 @@ test('backups: the tenant cannot connect to a copy before the platform has made 
   await connecting
   assert.equal(verified.verify_error, null)
   assert.deepEqual(opened, [])
+})
+
+test('backups: a transaction of the tenant in a copy ends before the tenant loses the rights that were lent', async () => {
+  const { project } = await trappedProject(platform)
+  const ref = await platform.refOf(project.id)
+  // The restore waits here until the tenant has its transaction.
+  await project.sql(`
+    create function wait_for_other() returns boolean language plpgsql as $$ begin
+      while current_database() like '%_restored' and pg_try_advisory_lock(1) loop
+        perform pg_advisory_unlock(1);
+        perform pg_sleep(0.01);
+      end loop;
+      return true;
+    end $$;
+    create materialized view waits as select wait_for_other()`)
+  const backup = await project.backUp()
+  const login = createLogins(platform.address, keyring(platform.controlPlaneSecret)).address(ref, 'owner')
+  let isOver = false
+  let created = 0
+  const survived: string[] = []
+  const planting = (async () => {
+    while (!isOver)
+      await withClient(login, restoredOf(ref), guardedSettings, async session => {
+        await session.script(
+          `begin; create function storage.planted() returns int language sql as 'select 1'; select pg_advisory_lock(1)`,
+        )
+        created++
+        const may = raw(`select has_schema_privilege('storage', 'create') as may`)
+        while ((await session.row<{ may: boolean }>(may))!.may);
+        survived.push('the transaction')
+        await session.script('commit')
+      }).catch(() => {
+        // There is no such database now, the schema is not lent yet, or the session was ended.
+      })
+  })()
+  const restored = await project.restore(backup.id).finally(() => {
+    isOver = true
+  })
+  await planting
+  assert.deepEqual([restored.status, restored.error], ['done', null])
+  assert.ok(created > 0)
+  assert.deepEqual(survived, [])
+  assert.deepEqual(await project.rows(`select to_regproc('storage.planted')::text as name`), [{ name: null }])
 })

@@ -163,6 +163,14 @@ export const closeToOthers = (database: string) =>
 export const openToOwner = (database: string, owner: string) =>
   `grant connect, create, temporary on database ${identifier(database)} to ${identifier(owner)};
    alter database ${identifier(database)} connection limit 30`
+export const closeToOwner = (database: string, owner: string) =>
+  `revoke connect on database ${identifier(database)} from ${identifier(owner)}`
+export const ownPid = 'select pg_catalog.pg_backend_pid() as pid'
+/** Ends the sessions of the database that are not of a superuser, but for the given one, and returns them. */
+export const endOtherSessions = (kept: string) => `
+  select a.pid, pg_catalog.pg_terminate_backend(a.pid, 5000) as has_ended
+    from pg_catalog.pg_stat_activity a join pg_catalog.pg_roles r on r.oid = a.usesysid
+   where a.datname = pg_catalog.current_database() and not r.rolsuper and a.pid <> ${Number(kept)}`
 export const findTable = (name: string) =>
   `select pg_catalog.to_regclass(${literal(name)}) is not null as is_there`
 export const lendTable = (name: string, owner: string) => `grant insert on ${name} to ${identifier(owner)}`

@@ -30,6 +30,8 @@ export interface RestoreTarget {
 
 const lanes = 2
 const largeObjectsAtOnce = 500
+/** Each waits for some seconds for sessions to end. */
+const endAttempts = 6
 const skippedKinds: readonly string[] = [
   'ENCODING',
   'STDSTRINGS',
@@ -143,9 +145,25 @@ export async function restoreDatabase(
     for (const { name } of contents.materialized) await sessions.owner.run(store.refresh(name))
     await giveToOthers(sessions, objects.filter(isOthers), create)
     await createAll(objects.filter(each => lastKinds.test(each.kind) && !isGuard(each)))
+    // The tenant had more rights until now, and the event triggers were missing. A comparison finds what it has done with that
+    // only if it is committed, so its transactions must end, and no new ones begin before the copy is complete.
+    await sessions.superuser.run(store.closeToOwner(database, owner.user))
+    await endTenantSessions(sessions)
     await sessions.superuser.run(store.takeBackSchemas(lent, owner.user))
     await createAll(grants.filter(({ tag }) => lent.some(schema => tag === `SCHEMA ${schema}`)))
     await sessions.superuser.run(store.analyze)
+    // Those that were still starting when the database was closed.
+    await endTenantSessions(sessions)
+  }
+}
+
+/** Those of the tenant, which can be connected with its own login, too. Our own one goes on. */
+async function endTenantSessions({ superuser, owner }: Sessions): Promise<void> {
+  const [own] = await owner.rows<{ pid: string }>(store.ownPid)
+  for (let attempt = 1; ; attempt++) {
+    const left = await superuser.rows(store.endOtherSessions(own!.pid))
+    if (left.length === 0) return
+    if (attempt === endAttempts) throw new Error('sessions of the project in the copy do not end')
   }
 }
 
