@@ -49,7 +49,7 @@ export const settings = [
     name: 'PLATFORM_EXTENSION_DIR',
     default: 'none',
     meaning:
-      'Directory of additional extensions for the embedded Postgres, such as pgvector: control and SQL files in `extension`, libraries in `lib`. Projects can create extensions whose control file has `trusted = true`.',
+      'Directory of additional extensions for the embedded Postgres, such as pgvector: control and SQL files in `extension`, libraries in `lib`. Projects can create extensions whose control file has `trusted = true`, in schemas in which they can create tables: `extensions`, `public` and their own.',
   },
   {
     name: 'PLATFORM_TRUSTED_PROXIES',
