@@ -8,7 +8,7 @@ import { type DeriveKey, keyring, randomToken } from '#src/kernel/crypto/keys.ts
 import { lockDataDirectory } from '#src/kernel/data-directory.ts'
 import { openBackupPieces } from '#src/kernel/objects/open-pieces.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
-import { guardedSettings, withClient } from '#src/kernel/postgres/database.ts'
+import { withClient } from '#src/kernel/postgres/database.ts'
 import { exchangeClusters } from '#src/kernel/postgres/engine/cluster-exchange.ts'
 import { type Engine, startEngine } from '#src/kernel/postgres/engine/start.ts'
 import type { ArchiveStore } from '#src/kernel/postgres/recovery/archive-layout.ts'
@@ -111,8 +111,7 @@ async function exchange(source: Source, jobId: string): Promise<InstanceCutover>
         settings: engine.extensionSettings,
         progress: count => progress('recovering', count),
       })
-      await carryOver(address, recovered.address, control, target)
-      bytes = await withClient(recovered.address, 'postgres', guardedSettings, readServerBytes)
+      bytes = await carryOver(address, recovered.address, control, target)
     } finally {
       await engine.stop()
     }
@@ -135,13 +134,19 @@ const reasonOf = (error: Error): string =>
     ? 'Postgres was stopped or killed meanwhile. Run the command again.'
     : error.message.replaceAll(/\s*\n\s*/g, ' ')
 
-/** What the recovered control database must know about the time since. */
-const carryOver = (from: ServerAddress, to: ServerAddress, control: string, target: string): Promise<void> =>
+/** What the recovered control database must know about the time since. Returns the size of all recovered databases. */
+const carryOver = (
+  from: ServerAddress,
+  to: ServerAddress,
+  control: string,
+  target: string,
+): Promise<number> =>
   withClient(from, control, controlSettings, before =>
     withClient(to, control, controlSettings, async recovered => {
       await copyBackupRecords(before, recovered)
       await forgetRemovedBackups(before, recovered)
       await recordInstanceCutover(recovered, target)
+      return readServerBytes(recovered)
     }),
   )
 
