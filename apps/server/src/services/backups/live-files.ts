@@ -1,4 +1,4 @@
-// Files of projects may be in another service than their backups. What fails there is told apart, for the operator.
+// Files of projects may be in another service than their backups. An error names the service that has failed.
 import { ObjectsUnavailable, type Pieces } from '#src/kernel/objects/pieces.ts'
 
 export class FilesUnavailable extends ObjectsUnavailable {}
