@@ -70,8 +70,11 @@ export function branchCases({ url, projectId, serviceKey, adminToken }: Attacked
            (select string_agg(format('c%s int', c), ', ') from generate_series(1, 800) c),
            (select string_agg(format('g%s boolean generated always as (c1 = any (array[%s])) stored', c, long), ', ') from generate_series(1, 790) c));
        end $do$`,
+      // In parts, because all at once would take more memory than a session may have.
       `do $do$ begin
-         execute (select 'alter table computed ' || string_agg(format('alter column c%s type bigint', c), ', ') from generate_series(2, 800) c);
+         for part in 0..19 loop
+           execute (select 'alter table computed ' || string_agg(format('alter column c%s type bigint', c), ', ') from generate_series(part * 40 + 2, least(part * 40 + 41, 800)) c);
+         end loop;
        end $do$`,
     ),
   ]

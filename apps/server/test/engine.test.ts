@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import fs from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import { packagedBinaries } from '#src/kernel/postgres/engine/binaries.ts'
 import { engineFiles, locate } from '#src/kernel/postgres/engine/place.ts'
-import { launchPostmaster } from '#src/kernel/postgres/engine/postmaster.ts'
+import { launchPostmaster, sessionBytes } from '#src/kernel/postgres/engine/postmaster.ts'
 import { engineSettings } from '#src/kernel/postgres/engine/settings.ts'
+import { isLockTableFull } from '#src/kernel/postgres/full-lock-table.ts'
 import {
   children,
   connect,
@@ -55,6 +58,30 @@ test('engine: a password is required over TCP and on the socket', async () => {
     await assert.rejects(query(engine, 'select 1', { host, password: 'wrong' }), { code: '28P01' })
     assert.equal((await query(engine, 'select 1', { host })).rowCount, 1)
   }
+})
+
+test('engine: a statement that takes too much memory fails, and all other sessions go on', {
+  skip: process.platform !== 'linux' && 'needs prlimit',
+}, async () => {
+  const engine = await start(used('memory'))
+  const pid = postmasterPid(engine.clusterDir)
+  const other = await connect(engine)
+  assert.match(
+    fs.readFileSync(`/proc/${pid}/limits`, 'utf8'),
+    new RegExp(`^Max data size +${Math.floor(sessionBytes / 1024) * 1024} `, 'm'),
+  )
+  const { uid, gid } = fs.statSync(engine.clusterDir)
+  execFileSync('prlimit', ['--pid', String(pid), `--data=${256 * 1024 * 1024}`], { uid, gid })
+  const large = `select array_agg(repeat(n::text, 100000)) is null from generate_series(1, 10000) n`
+  await assert.rejects(query(engine, large), ({ code, message, routine }: pg.DatabaseError) => {
+    assert.equal(code, '53200')
+    // It would be sent again for some seconds.
+    assert.equal(isLockTableFull(new DatabaseError({ code: code!, message, routine })), false)
+    return true
+  })
+  assert.deepEqual((await other.query('select 1 as one')).rows, [{ one: 1 }])
+  await other.end()
+  assert.equal(postmasterPid(engine.clusterDir), pid)
 })
 
 test('engine: given settings override the defaults', async () => {

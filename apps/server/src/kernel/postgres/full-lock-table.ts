@@ -9,9 +9,11 @@ const maxMs = 5000
 const minTries = 10
 const pause = { minMs: 20, maxMs: 100 }
 
-/** Excludes RAISE in a tenant's function, which may use the same code. */
+/** RAISE in a tenant's function, and the allocation of memory that only one session uses, have the same code. */
+const otherRoutines = /^(exec_stmt_raise$|MemoryContext|AllocSet|Generation|Slab|Bump|Aligned)/
+
 export const isLockTableFull = (error: unknown): boolean =>
-  error instanceof DatabaseError && error.code === outOfMemory && error.routine !== 'exec_stmt_raise'
+  error instanceof DatabaseError && error.code === outOfMemory && !otherRoutines.test(error.routine ?? '')
 
 /** Limits the time of retries. A busy process may have had no chance to retry in that time, so some are always allowed. */
 export class RetryBudget {

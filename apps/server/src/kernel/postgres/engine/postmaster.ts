@@ -1,4 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync, renameSync, statSync } from 'node:fs'
+import { totalmem } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EarlyExit, type LaunchedChild, launch } from '#src/kernel/child-processes/launch.ts'
@@ -28,6 +29,21 @@ const sharedMemoryWaitMs = 10_000
 const stopMs = 10_000
 const pollMs = 10
 
+/**
+ * The memory of one session, besides the shared memory: an eighth of the machine's, at least 1 GiB. A statement that needs
+ * more fails. Without a limit, one `alter table` could take all memory, and the system would kill a session, after which
+ * Postgres ends all others and recovers.
+ */
+export const sessionBytes = Math.max(1024 ** 3, Math.floor(totalMemory() / 8))
+/** Every session inherits the limit. Where the system has none, Postgres starts without it. */
+const limited = ['-c', `ulimit -d ${Math.floor(sessionBytes / 1024)} 2>/dev/null; exec "$0" "$@"`]
+
+/** Of the machine, or of the container. */
+function totalMemory(): number {
+  const allowed = process.constrainedMemory()
+  return allowed > 0 ? Math.min(allowed, totalmem()) : totalmem()
+}
+
 /** Resolves when the server accepts connections, or to undefined if another program uses the port. */
 export async function launchPostmaster(options: PostmasterOptions): Promise<LaunchedChild | undefined> {
   const { clusterDir, socketDir, logFile } = options.place
@@ -55,8 +71,13 @@ async function attempt(options: PostmasterOptions): Promise<LaunchedChild | Fail
       name: 'Postgres',
       command: {
         user: place.user,
-        binary: join(options.native, 'bin/postgres'),
-        args: ['-D', place.clusterDir, ...asArguments(allSettings(options))],
+        binary: '/bin/sh',
+        args: [
+          ...limited,
+          join(options.native, 'bin/postgres'),
+          ...['-D', place.clusterDir],
+          ...asArguments(allSettings(options)),
+        ],
         env: engineEnvironment,
         cwd: place.home,
         // A file: if Node is killed, a pipe breaks, and Postgres ends when it writes to it.
