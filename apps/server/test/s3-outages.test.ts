@@ -235,16 +235,26 @@ for (const mode of ['failing', 'refusing'] as const)
     assert.match(body.error.message, new RegExp(`${second!.id}.*nothing was changed: ${backupsFailed}`))
     assert.deepEqual(await state(), unchanged)
 
+    const left = await stored()
+    assert.equal(left.length, 2)
     proxy.modeOf = undefined
-    assert.equal((await stored()).length, 2)
-    // A node sweeps when it starts.
-    const node = await startPlatform({ beside: platform, settings })
-    try {
-      await eventually(async () => (await stored()).length === 0, 'no object of it is left')
-    } finally {
-      await node.stop()
-    }
     const again = await run()
     assert.equal(again.status, 200, JSON.stringify(again.body))
     for (const { id } of [first!, second!]) assert.ok(again.body.manifest.done.includes(id))
+
+    // A node sweeps when it starts, and again soon if that fails.
+    proxy.modeOf = ({ url }) => (url!.includes('delimiter=') ? mode : 'forwarding')
+    const node = await startPlatform({ beside: platform, settings })
+    try {
+      await eventually(
+        () => node.logged.some(line => line.includes('backups: sweep')),
+        'the sweep has failed',
+      )
+      proxy.modeOf = undefined
+      const isGone = async () => new Set(await stored()).isDisjointFrom(new Set(left))
+      await eventually(isGone, 'no object of the failed backup is left')
+      assert.ok((await stored()).length > 0, 'the other backup is kept')
+    } finally {
+      await node.stop()
+    }
   })

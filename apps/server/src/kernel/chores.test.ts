@@ -69,6 +69,38 @@ test('consecutive errors are logged once, and the chore continues', async () => 
   assert.equal(lines.length, 2)
 })
 
+test('a chore that fails runs again after short pauses, which double up to the usual one', async context => {
+  context.mock.timers.enable({ apis: ['setTimeout'] })
+  const hourMs = 3_600_000
+  const failures = 12
+  let runs = 0
+  const chore = startChore({
+    name: 'test',
+    everyMs: hourMs,
+    runsAtStart: true,
+    run() {
+      runs++
+      if (runs <= failures) throw new Error('no store')
+    },
+  })
+  /** Long enough for the pause with its jitter, and too short for twice the pause. */
+  async function passes(ms: number): Promise<void> {
+    context.mock.timers.tick(ms * 1.06)
+    await new Promise(setImmediate)
+  }
+  await passes(0)
+  for (let failed = 1; failed <= failures; failed++) {
+    const pauseMs = Math.min(hourMs, 5000 * 2 ** (failed - 1))
+    await passes(pauseMs / 1.2)
+    assert.equal(runs, failed)
+    await passes(pauseMs - pauseMs / 1.2)
+    assert.equal(runs, failed + 1)
+  }
+  await passes(hourMs / 1.2)
+  assert.equal(runs, failures + 1)
+  await chore.stop()
+})
+
 test('an idle chore does not run until it is started again', async () => {
   let runs = 0
   const chore = createChore({

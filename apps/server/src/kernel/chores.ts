@@ -10,8 +10,8 @@ export interface Chore {
   /** The first run does not wait for the pause. */
   runsAtStart?: boolean
   /**
-   * The result `'idle'` pauses the chore until `start` is called. An error is logged, and the chore continues. The signal
-   * aborts when the chore is stopped.
+   * The result `'idle'` pauses the chore until `start` is called. An error is logged, and the chore is tried again after a
+   * short pause, which doubles with each further error up to the usual one. The signal aborts when the chore is stopped.
    */
   run(signal: AbortSignal): unknown
 }
@@ -24,13 +24,15 @@ export interface RunningChore {
 }
 
 const jitter = 0.05
+/** A daily chore that fails because of a short outage must not wait for the next day. */
+const firstRetryMs = 5000
 
 /** Without a log, errors are ignored, because the work itself reports them. */
 export function createChore({ name, everyMs, runsAtStart = false, run }: Chore, log?: Log): RunningChore {
   const stopping = new AbortController()
   let timer: NodeJS.Timeout | undefined
   let underWay: Promise<void> | undefined
-  let isFailing = false
+  let failures = 0
   let isFirst = true
 
   async function runOnce(): Promise<void> {
@@ -38,12 +40,12 @@ export function createChore({ name, everyMs, runsAtStart = false, run }: Chore, 
     let result: unknown
     try {
       result = await run(stopping.signal)
-      isFailing = false
+      failures = 0
     } catch (error) {
       // Log consecutive failures once: a database that is down would fill the log.
-      if (!isFailing && !stopping.signal.aborted)
+      if (failures === 0 && !stopping.signal.aborted)
         log?.warn({ err: error, chore: name }, 'a chore failed; it will be tried again')
-      isFailing = true
+      failures++
     }
     underWay = undefined
     if (result !== 'idle') start()
@@ -51,12 +53,14 @@ export function createChore({ name, everyMs, runsAtStart = false, run }: Chore, 
 
   function start(): void {
     if (timer || underWay || stopping.signal.aborted) return
-    const pauseMs = isFirst && runsAtStart ? 0 : everyMs * (1 + jitter * (2 * Math.random() - 1))
+    const pauseMs = isFirst && runsAtStart ? 0 : nextPause() * (1 + jitter * (2 * Math.random() - 1))
     isFirst = false
     timer = setTimeout(() => {
       underWay = runOnce()
     }, pauseMs).unref()
   }
+
+  const nextPause = () => (failures === 0 ? everyMs : Math.min(everyMs, firstRetryMs * 2 ** (failures - 1)))
 
   return {
     start,
