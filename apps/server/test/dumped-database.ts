@@ -15,6 +15,7 @@ export interface DumpedDatabase {
   readonly reader: string
   readonly dataDir: string
   asSuperuser<T>(work: (session: OwnSession) => Promise<T>): Promise<T>
+  asSuperuserIn<T>(database: string, work: (session: OwnSession) => Promise<T>): Promise<T>
   dump(options?: Partial<SchemaDumpOptions>): Promise<Buffer>
 }
 
@@ -84,6 +85,7 @@ export function useDumpedDatabase(address: () => ServerAddress): DumpedDatabase 
     reader,
     dataDir,
     asSuperuser: work => inDatabase(name, work),
+    asSuperuserIn: inDatabase,
     dump: options => dumpSchema({ address: address(), database: name, dataDir, ...options }),
   }
 }

@@ -94,8 +94,9 @@ test('schema dump: settings of the database do not change the statements', async
     search_path: 'public',
     statement_timeout: '1',
   }
+  // In another database: the statement would be under the settings that it removes.
   const change = (words: string) =>
-    asSuperuser(session => session.script(`alter database ${database.name} ${words}`))
+    database.asSuperuserIn('postgres', session => session.script(`alter database ${database.name} ${words}`))
   for (const [name, value] of Object.entries(settings)) await change(`set ${name} = '${value}'`)
   try {
     assert.deepEqual(await statements(), expected)
