@@ -96,7 +96,7 @@ test('control backups: a damaged index is reported by name, and the other backup
     'null',
     index.replace('"format":1', '"format":2'),
     index,
-    index.replace(/"sha256":"../, '"sha256":"'),
+    index.replace(/"mac":"../, '"mac":"'),
     ' '.repeat(70_000),
   ]
   const damaged = damages.map((_, age) => lowestUuidAt(Date.now() - (age + 1) * hourMs))

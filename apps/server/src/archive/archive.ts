@@ -1,6 +1,7 @@
 // The files of one backup in the store: packed, encrypted with a key of this backup, and numbered.
 import { hkdfSync } from 'node:crypto'
 import type { DeriveKey } from '#src/kernel/crypto/keys.ts'
+import { type ContentCheck, checkContent } from '#src/kernel/objects/content-proof.ts'
 import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import {
   emptyPackedFile,
@@ -55,7 +56,7 @@ export function writeArchive(pieces: Pieces, deriveKey: DeriveKey, name: Archive
         writer ??= writePacked(pieces, key, project, versionOf(name, number))
         return writer.write(chunk, onTaken)
       })
-      if (!writer) return emptyPackedFile
+      if (!writer) return emptyPackedFile(key, versionOf(name, number))
       const packed = await writer.end()
       storedBytes += packed.storedBytes
       return packed
@@ -83,6 +84,8 @@ export interface ArchiveReader<M = Manifest> {
   read(file: ArchivedFile): AsyncIterable<Buffer>
   /** For files that are known to be small. */
   readWhole(file: ArchivedFile): Promise<Buffer>
+  /** Whether other bytes are those of the file. */
+  check(file: ArchivedFile): ContentCheck
 }
 
 /** What a restore of the database needs of an archive. */
@@ -113,6 +116,7 @@ export async function readArchive<M extends Pick<Manifest, 'database'> = Manifes
     manifest,
     read: file => open(file.number, file),
     readWhole: file => whole(open(file.number, file)),
+    check: file => checkContent(key, versionOf(name, file.number), file),
   }
 }
 

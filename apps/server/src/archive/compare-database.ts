@@ -1,7 +1,7 @@
-// Compares a restored database with its archive: the schema object by object, the rows of each table by their hash. Rows
-// come out of a restored table in the order in which they were written.
-import { createHash } from 'node:crypto'
+// Compares a restored database with its archive: the schema object by object, the rows of each table by the proof of its file.
+// Rows come out of a restored table in the order in which they were written.
 import { giveWay } from '#src/kernel/give-way.ts'
+import type { ContentCheck } from '#src/kernel/objects/content-proof.ts'
 import { type CopySession, dumpSettings, withCopySession } from '#src/kernel/postgres/copy.ts'
 import { contentsOf, type DumpedObject } from '#src/kernel/postgres/dump/contents.ts'
 import { dumpSchema } from '#src/kernel/postgres/dump/schema-dump.ts'
@@ -46,9 +46,14 @@ export async function compareDatabase(
       for (let table = waiting.shift(); table; table = waiting.shift()) {
         const { name, columns, condition = null } = table
         if (condition) await session.run(`begin; ${store.holdTable(name)}`)
-        const hash = await hashOf(session, store.copyTable(name, columns, condition), progress)
+        const isSame = await hasContent(
+          session,
+          store.copyTable(name, columns, condition),
+          archive.check(table.file),
+          progress,
+        )
         if (condition) await session.run('commit')
-        if (hash !== table.file.sha256) add('rows', `the rows of ${table.name} differ`)
+        if (!isSame) add('rows', `the rows of ${table.name} differ`)
       }
     })
   await Promise.all(Array.from({ length: lanes }, lane))
@@ -60,8 +65,9 @@ export async function compareDatabase(
       if (values.get(sequence.name) !== placeOf(sequence) && !store.uncompared.includes(sequence.name))
         add('sequences', `the sequence ${sequence.name} differs`)
     if (contents.largeObjectsFile) {
-      const hash = await hashOf(session, store.copyLargeObjects, progress)
-      if (hash !== contents.largeObjectsFile.sha256) add('large_objects', 'the large objects differ')
+      const check = archive.check(contents.largeObjectsFile)
+      if (!(await hasContent(session, store.copyLargeObjects, check, progress)))
+        add('large_objects', 'the large objects differ')
       const restored = new Map(
         (await session.rows<LargeObject>(store.selectLargeObjects)).map(each => [each.oid, each]),
       )
@@ -106,19 +112,19 @@ const isSame = (archived: LargeObject, restored: LargeObject | undefined, refs: 
 
 const placeOf = ({ value, is_called: isCalled }: Sequence) => `${value} ${isCalled}`
 
-async function hashOf(
+async function hasContent(
   session: CopySession,
   statement: string,
+  check: ContentCheck,
   progress: Watching['progress'],
-): Promise<string> {
-  const hash = createHash('sha256')
+): Promise<boolean> {
   await session.copyOut(statement, (chunk, giveBack) => {
-    hash.update(chunk)
+    check.update(chunk)
     progress('comparing', chunk.length)
     giveBack()
     return giveWay()
   })
-  return hash.digest('hex')
+  return check.end()
 }
 
 function byName(objects: readonly DumpedObject[]): Map<string, DumpedObject> {

@@ -1,4 +1,5 @@
 // The index of a backup of the control database: a small JSON file with what is needed to read the archive.
+import { isContentProof } from '#src/kernel/objects/content-proof.ts'
 import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
 
@@ -45,8 +46,8 @@ function parse(text: string): Partial<Record<string, unknown>> | null {
 }
 
 function isPackedFile(value: unknown): value is PackedFile {
-  const { bytes, storedBytes, sha256 } = (value ?? {}) as Record<keyof PackedFile, unknown>
-  return isSize(bytes) && isSize(storedBytes) && typeof sha256 === 'string' && /^[0-9a-f]{64}$/.test(sha256)
+  const file = (value ?? {}) as Record<keyof PackedFile, unknown>
+  return isSize(file.bytes) && isSize(file.storedBytes) && isContentProof(file)
 }
 
 const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0

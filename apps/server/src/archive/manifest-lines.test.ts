@@ -4,7 +4,7 @@ import { writeLines } from './json-lines.ts'
 import type { Manifest } from './manifest.ts'
 import { manifestLines, readManifest } from './manifest-lines.ts'
 
-const file = { number: 1, bytes: 0, storedBytes: 0, pieces: 0, sha256: '' }
+const file = { number: 1, bytes: 0, storedBytes: 0, pieces: 0, mac: '' }
 
 /** As long as the documented limits allow. */
 function longManifest(): Manifest {
@@ -89,7 +89,7 @@ test('manifest: that of an earlier release, which is one text, is read', async (
 })
 
 test('manifest: an unknown format and an empty manifest are refused', async () => {
-  const text = Buffer.from(`${JSON.stringify({ format: 3, ...longManifest() })}\n`)
-  await assert.rejects(readManifest(chunksOf(text)), /the backup has the format 3/)
+  const text = Buffer.from(`${JSON.stringify({ format: 4, ...longManifest() })}\n`)
+  await assert.rejects(readManifest(chunksOf(text)), /the backup has the format 4/)
   await assert.rejects(readManifest(chunksOf(Buffer.alloc(0))), /the manifest is empty/)
 })

@@ -5,8 +5,8 @@ import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import { readLines } from './json-lines.ts'
 import type { DatabaseContents } from './manifest.ts'
 
-/** Format 1 is one JSON text without an end of line. */
-const formats = { text: 1, lines: 2 }
+/** Format 1 is one JSON text without an end of line. Up to format 2, files have a hash and not a MAC. */
+const formats = { text: 1, hashes: 2, macs: 3 }
 const lists = ['tables', 'sequences', 'extensions', 'materialized', 'largeObjects'] as const
 export const maxManifestBytes = 256 * 1024 * 1024
 
@@ -19,7 +19,7 @@ type Line = [list: string, item: unknown, table?: string]
 
 export async function* manifestLines({ database, ...rest }: WithDatabase): AsyncGenerator<unknown> {
   const empty = Object.fromEntries(lists.map(list => [list, []]))
-  yield { format: formats.lines, ...rest, database: { ...database, ...empty, named: {} } }
+  yield { format: formats.macs, ...rest, database: { ...database, ...empty, named: {} } }
   for (const list of lists)
     for (const item of database[list]) {
       await giveWay()

@@ -1,4 +1,4 @@
-// What an archive of a project contains. The manifest is written last and has the size and hash of every other file.
+// What an archive of a project contains. The manifest is written last and has the size and proof of every other file.
 import type { PackedFile } from '#src/kernel/objects/packed-file.ts'
 
 /** A file of the archive, by its number. */

@@ -1,30 +1,28 @@
 // Stores a stream of bytes as a compressed and encrypted file. The frames authenticate the compressed bytes. The length
-// and the hash of the plain bytes prove that the whole stream is the one that was written.
-import { createHash } from 'node:crypto'
+// and the proof of the plain bytes show that the whole stream is the one that was written.
 import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib'
 import { type ByteSource, chunksOf, sourceOf } from '#src/kernel/byte-source.ts'
+import { type ContentCheck, type ContentProof, checkContent, macOfContent } from './content-proof.ts'
 import { openFile } from './file-reader.ts'
 import { openFileWriter } from './file-writer.ts'
 import { DamagedFile, frameCipher, overheadBytes } from './frames.ts'
 import { frameCount, pieceNames, plainBytes } from './layout.ts'
 import type { Pieces } from './pieces.ts'
 
-export interface PackedFile {
+export interface PackedFile extends ContentProof {
   /** Bytes before compression. */
   bytes: number
   /** Bytes of all pieces. */
   storedBytes: number
-  /** Of the bytes before compression, in hexadecimal. */
-  sha256: string
 }
 
 /** A file without bytes, of which nothing needs to be stored. */
-export const emptyPackedFile: PackedFile = {
+export const emptyPackedFile = (dataKey: Buffer, version: string): PackedFile => ({
   bytes: 0,
   storedBytes: 0,
-  sha256: createHash('sha256').digest('hex'),
-}
+  mac: macOfContent(dataKey, version).end(),
+})
 
 export interface PackedWriter {
   /**
@@ -43,7 +41,7 @@ const compressionLevel = 1
 /** Bounds the memory for reading. The level above needs a window of 2^19 bytes. */
 const maxWindowLog = 23
 const outputBytes = 128 * 1024
-/** Hashing more at once would hold the event loop. */
+/** The MAC of more at once would hold the event loop. */
 const maxPartBytes = 256 * 1024
 /** Bytes that may wait to be compressed. */
 const maxQueuedBytes = 512 * 1024
@@ -58,7 +56,7 @@ export function writePacked(pieces: Pieces, dataKey: Buffer, project: string, ve
     chunkSize: outputBytes,
     params: { [constants.ZSTD_c_compressionLevel]: compressionLevel },
   })
-  const hash = createHash('sha256')
+  const mac = macOfContent(dataKey, version)
   let bytes = 0
   let queuedBytes = 0
   let room: PromiseWithResolvers<void> | undefined
@@ -78,7 +76,7 @@ export function writePacked(pieces: Pieces, dataKey: Buffer, project: string, ve
 
   function writePart(part: Buffer, onTaken?: () => void): Promise<void> | undefined {
     if (failure) return Promise.reject(failure.error)
-    hash.update(part)
+    mac.update(part)
     bytes += part.length
     queuedBytes += part.length
     compress.write(part, () => {
@@ -108,7 +106,7 @@ export function writePacked(pieces: Pieces, dataKey: Buffer, project: string, ve
       await stored
       if (failure) throw failure.error
       const storedBytes = file.size + frameCount(file.size) * overheadBytes
-      return { bytes, storedBytes, sha256: hash.digest('hex') }
+      return { bytes, storedBytes, mac: mac.end() }
     },
     async abort() {
       compress.destroy()
@@ -118,7 +116,7 @@ export function writePacked(pieces: Pieces, dataKey: Buffer, project: string, ve
   }
 }
 
-/** Throws DamagedFile if a byte, the length or the hash differs from what was written, and MissingPiece. */
+/** Throws DamagedFile if a byte, the length or the proof differs from what was written, and MissingPiece. */
 export async function* readPacked(
   pieces: Pieces,
   dataKey: Buffer,
@@ -143,7 +141,7 @@ export async function* readPacked(
   // Its errors are also thrown by the reading of `decompress`.
   const fed = pipeline(packedChunks(opened), decompress).catch(() => {})
   try {
-    yield* verified(decompress, expected)
+    yield* verified(decompress, expected, checkContent(dataKey, version, expected))
   } finally {
     decompress.destroy()
     // Until then the source may be open.
@@ -157,21 +155,24 @@ async function* packedChunks(opened: Buffer | ByteSource): AsyncGenerator<Buffer
 }
 
 /** Never yields more bytes than expected. */
-async function* verified(plain: AsyncIterable<Buffer>, expected: PackedFile): AsyncGenerator<Buffer> {
-  const hash = createHash('sha256')
+async function* verified(
+  plain: AsyncIterable<Buffer>,
+  expected: PackedFile,
+  check: ContentCheck,
+): AsyncGenerator<Buffer> {
   let bytes = 0
   try {
     for await (const chunk of plain) {
       bytes += chunk.length
       if (bytes > expected.bytes) throw new DamagedFile(`it has more than ${expected.bytes} bytes`)
-      hash.update(chunk)
+      check.update(chunk)
       yield chunk
     }
   } catch (error) {
     throw isInvalidCompression(error) ? new DamagedFile('it cannot be decompressed', error) : error
   }
   if (bytes < expected.bytes) throw new DamagedFile(`it has ${bytes} bytes, not ${expected.bytes}`)
-  if (hash.digest('hex') !== expected.sha256) throw new DamagedFile('its hash differs')
+  if (!check.end()) throw new DamagedFile('its content differs')
 }
 
 const isInvalidCompression = (error: unknown): boolean =>

@@ -1,4 +1,5 @@
 // The WAL segments in the archive, by the names of their pieces.
+import { proofOf } from '#src/kernel/objects/content-proof.ts'
 import { readPacked } from '#src/kernel/objects/packed-file.ts'
 import type { Pieces } from '#src/kernel/objects/pieces.ts'
 import {
@@ -37,9 +38,8 @@ export async function* readSegment(store: ArchiveStore, segment: ArchivedSegment
   const { pieces, dataKey, systemId } = store
   const { version, bytes, storedBytes } = segment
   const folder = walFolder(systemId)
-  const hash = await readSealedPiece({ pieces, dataKey, name: `${folder}/${segment.mark}`, version })
-  const sha256 = hash.toString('hex')
-  yield* readPacked(pieces, dataKey, folder, version, { bytes, storedBytes, sha256 })
+  const proof = await readSealedPiece({ pieces, dataKey, name: `${folder}/${segment.mark}`, version })
+  yield* readPacked(pieces, dataKey, folder, version, { bytes, storedBytes, ...proofOf(proof) })
 }
 
 /** Of one timeline. */

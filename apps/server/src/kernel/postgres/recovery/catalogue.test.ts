@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { emptyPackedFile } from '#src/kernel/objects/packed-file.ts'
 import { formatTime } from './archive-time.ts'
 import type { BaseBackup } from './base-backup.ts'
 import {
@@ -38,7 +37,7 @@ function baseBackup(id: string, timeline: number, segment: number, minute: numbe
     finishedAt: at,
     databases,
     parts: [],
-    fileList: emptyPackedFile,
+    fileList: { bytes: 0, storedBytes: 0, mac: '' },
   }
 }
 

@@ -1,6 +1,7 @@
 // Moves whole segments from the spool into the archive, compressed and encrypted. At most two at a time: without a bound,
 // catching up would take all memory.
 import { setTimeout as sleep } from 'node:timers/promises'
+import { proofBytes } from '#src/kernel/objects/content-proof.ts'
 import { frameCipher } from '#src/kernel/objects/frames.ts'
 import { writePacked } from '#src/kernel/objects/packed-file.ts'
 import type { EngineLog } from '../engine/start.ts'
@@ -98,9 +99,9 @@ async function packSegment(store: ArchiveStore, segment: SpooledSegment, signal:
       throw new Error(
         `the spool of WAL segment ${segment.name} has ${bytes} bytes instead of ${segment.bytes}`,
       )
-    const { storedBytes, sha256 } = await file.end()
-    const name = `${folder}/${segmentMark(version, storedBytes, segment.times)}`
-    await writeSealedPiece({ pieces, dataKey, name, version }, Buffer.from(sha256, 'hex'))
+    const packed = await file.end()
+    const name = `${folder}/${segmentMark(version, packed.storedBytes, segment.times)}`
+    await writeSealedPiece({ pieces, dataKey, name, version }, proofBytes(packed))
   } catch (error) {
     await file.abort()
     throw error
