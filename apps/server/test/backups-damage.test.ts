@@ -4,13 +4,10 @@ import fs from 'node:fs'
 import { basename, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { ServicesHealth } from '@plinth/contract/health.ts'
-import { readArchive } from '#src/archive/archive.ts'
 import type { Manifest } from '#src/archive/manifest.ts'
-import { keyring } from '#src/kernel/crypto/keys.ts'
-import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { reasonOf } from '#src/services/backups/reason.ts'
-import { findManifest } from '#src/services/backups/store.ts'
+import { archiveOf } from './archive-of.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -41,12 +38,7 @@ before(async () => {
 })
 after(() => platform?.stop())
 
-async function readWith(secret: string) {
-  const packed = (await findManifest(platform.app.control, backupId))!
-  const pieces = await openDirectoryPieces(join(platform.config.dataDir, 'backups'))
-  const name = { project: project.id, backup: backupId, attempt: packed.attempt }
-  return readArchive(pieces, keyring(secret), name, packed)
-}
+const readWith = async (secret: string) => (await archiveOf(platform, project.id, backupId, secret)).archive
 
 /** The files of the backup, the largest first, and the versions of files of the project. */
 function stored() {

@@ -1,16 +1,13 @@
 // Backups of releases that proved the content of files by SHA-256.
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
-import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { readArchive, writeArchive } from '#src/archive/archive.ts'
 import { writeLines } from '#src/archive/json-lines.ts'
 import type { ArchivedFile, Manifest } from '#src/archive/manifest.ts'
 import { manifestLines } from '#src/archive/manifest-lines.ts'
-import { keyring } from '#src/kernel/crypto/keys.ts'
-import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
-import { findManifest } from '#src/services/backups/store.ts'
+import { archiveOf } from './archive-of.ts'
 import { type BackedUpProject, backedUpProject } from './backup-project.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
 
@@ -37,11 +34,7 @@ async function asEarlier(
   hashOf: (content: Buffer, tableName: string | undefined) => string = sha256,
 ): Promise<void> {
   const { control } = platform.app
-  const packed = (await findManifest(control, backupId))!
-  const pieces = await openDirectoryPieces(join(platform.config.dataDir, 'backups'))
-  const name = { project: project.id, backup: backupId, attempt: packed.attempt }
-  const keys = keyring(platform.controlPlaneSecret)
-  const archive = await readArchive(pieces, keys, name, packed)
+  const { archive, packed, pieces, keys, name } = await archiveOf(platform, project.id, backupId)
   async function hashed(file: ArchivedFile, tableName?: string): Promise<ArchivedFile> {
     const { mac: _, ...sizes } = file
     return { ...sizes, sha256: hashOf(await archive.readWhole(file), tableName) }

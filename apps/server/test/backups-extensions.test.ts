@@ -1,12 +1,8 @@
 // Tables of extensions, of which a backup has only the rows that the extension does not create itself.
 import assert from 'node:assert/strict'
-import { join } from 'node:path'
 import { test } from 'node:test'
-import { readArchive } from '#src/archive/archive.ts'
 import { compareDatabase } from '#src/archive/compare-database.ts'
-import { keyring } from '#src/kernel/crypto/keys.ts'
-import { openDirectoryPieces } from '#src/kernel/objects/filesystem.ts'
-import { findManifest } from '#src/services/backups/store.ts'
+import { archiveOf } from './archive-of.ts'
 import { backedUpProject } from './backup-project.ts'
 import { startPlatform } from './harness.ts'
 
@@ -30,13 +26,7 @@ test('backups: rows that an extension creates itself are not compared', async t 
   )
   const backup = await project.backUp()
   assert.equal(backup.error, null)
-  const packed = (await findManifest(platform.app.control, backup.id))!
-  const archive = await readArchive(
-    await openDirectoryPieces(join(dataDir, 'backups')),
-    keyring(platform.controlPlaneSecret),
-    { project: id, backup: backup.id, attempt: packed.attempt },
-    packed,
-  )
+  const { archive } = await archiveOf(platform, id, backup.id)
   const watching = { signal: t.signal, progress() {} }
   const compare = () =>
     compareDatabase(

@@ -44,16 +44,11 @@ export async function compareDatabase(
   const lane = () =>
     withCopySession(address, database, { settings: dumpSettings, signal }, async session => {
       for (let table = waiting.shift(); table; table = waiting.shift()) {
-        const { name, columns, condition = null } = table
+        const { name, condition } = table
         if (condition) await session.run(`begin; ${store.holdTable(name)}`)
-        const isSame = await hasContent(
-          session,
-          store.copyTable(name, columns, condition),
-          archive.check(table.file),
-          progress,
-        )
+        const isSame = await hasContent(session, store.copyTable(table), archive.check(table.file), progress)
         if (condition) await session.run('commit')
-        if (!isSame) add('rows', `the rows of ${table.name} differ`)
+        if (!isSame) add('rows', `the rows of ${name} differ`)
       }
     })
   await Promise.all(Array.from({ length: lanes }, lane))

@@ -30,9 +30,9 @@ export async function restoreControl(
       session,
       objects.filter(({ section, kind }) => section === 'pre' && !lastKinds.test(kind)),
     )
-    for (const { name, columns, file } of tables)
-      if (file.bytes > 0)
-        await session.copyIn(fillTable(name, columns), counted(archive.read(file), progress))
+    for (const table of tables)
+      if (table.file.bytes > 0)
+        await session.copyIn(fillTable(table), counted(archive.read(table.file), progress))
     for (const sequence of sequences) await session.run(setSequence(sequence))
     await createAll(
       session,

@@ -2,7 +2,7 @@
 // by name (search_path is empty), so every name has its schema.
 import { guardedSettings, type Session } from '#src/kernel/postgres/database.ts'
 import { identifier, literal, sql } from '#src/kernel/postgres/sql.ts'
-import type { LargeObject, LargeObjectRight, Sequence } from './manifest.ts'
+import type { CopiedTable, LargeObject, LargeObjectRight, Sequence } from './manifest.ts'
 import { holdNames } from './sequences-store.ts'
 
 /** What a backup may contain. Its lists are in memory, and pg_dump locks every relation. */
@@ -44,12 +44,31 @@ export const selectExtent = `
 
 export const selectServer = `select pg_catalog.current_setting('server_version') as version`
 
-/** Tables with rows of their own, the largest first. Of tables of extensions only those that the extension wants dumped. */
+/**
+ * Types whose values COPY reads and writes faster in binary. Only built-in ones whose binary form is the same in every
+ * database and version: others contain numbers of types or relations, which a restored database has not.
+ */
+const binaryTypes = `
+  bool int2 int4 int8 float4 float8 numeric text varchar bpchar bytea uuid json jsonb
+  date time timetz timestamp timestamptz interval inet cidr tsvector`
+  .trim()
+  .split(/\s+/)
+  .map(name => `pg_catalog.${name}`)
+
+/**
+ * Tables with rows of their own, the largest first. Of tables of extensions only those that the extension wants dumped.
+ * Empty tables have nothing in text, but a header in binary.
+ */
 export const selectTables = `
   select pg_catalog.format('%I.%I', n.nspname, c.relname) as name, pg_catalog.pg_get_userbyid(c.relowner) as owner,
          x.condition, d.objid is not null as is_of_extension,
          (select pg_catalog.json_agg(pg_catalog.quote_ident(a.attname) order by a.attnum) from pg_catalog.pg_attribute a
-           where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '') as columns
+           where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '') as columns,
+         pg_catalog.pg_relation_size(c.oid) > 0 and not exists (
+           select from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
+             left join pg_catalog.pg_type e on e.typarray = t.oid
+            where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and t.typtype <> 'e'
+              and coalesce(e.oid, t.oid) <> all ('{${binaryTypes.join(',')}}'::pg_catalog.regtype[])) as is_binary
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     left join pg_catalog.pg_depend d
       on d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = c.oid and d.deptype = 'e'
@@ -131,13 +150,14 @@ export const isNeededWithoutRows = (name: string) =>
   name === 'pgmq.meta' ||
   name === 'storage.buckets'
 
+const format = (isBinary: boolean) => (isBinary ? ' (format binary)' : '')
 const list = (columns: readonly string[]) => (columns.length > 0 ? ` (${columns.join(', ')})` : '')
 
 /** COPY of a table is not planned and calls no casts, so it is safe whatever has the name. */
-export const copyTable = (name: string, columns: readonly string[], condition: string | null) =>
+export const copyTable = ({ name, columns, condition, isBinary = false }: CopiedTable) =>
   condition
-    ? `copy (select ${columns.join(', ')} from ${name} ${condition}) to stdout`
-    : `copy ${name}${list(columns)} to stdout`
+    ? `copy (select ${columns.join(', ')} from ${name} ${condition}) to stdout${format(isBinary)}`
+    : `copy ${name}${list(columns)} to stdout${format(isBinary)}`
 /**
  * A condition is planned. So the table must be that of the superuser, to which the tenant can add nothing. Its name must not
  * go to another relation before it is read.
@@ -149,8 +169,8 @@ export const holdTable = (name: string) =>
     `select c.relkind = 'r' and r.rolsuper from pg_catalog.pg_class c join pg_catalog.pg_roles r on r.oid = c.relowner
       where c.oid = pg_catalog.to_regclass(given.name)`,
   )
-export const fillTable = (name: string, columns: readonly string[]) =>
-  `copy ${name}${list(columns)} from stdin`
+export const fillTable = ({ name, columns, isBinary = false }: CopiedTable) =>
+  `copy ${name}${list(columns)} from stdin${format(isBinary)}`
 
 // Into an empty database
 

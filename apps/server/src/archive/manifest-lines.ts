@@ -5,7 +5,7 @@ import { DamagedFile } from '#src/kernel/objects/frames.ts'
 import { readLines } from './json-lines.ts'
 import type { DatabaseContents } from './manifest.ts'
 
-/** Format 1 is one JSON text without an end of line. Up to format 2, files have a hash and not a MAC. */
+/** Format 1 is one JSON text without an end of line. Up to format 2, files have a hash and not a MAC, and all rows are text. */
 const formats = { text: 1, hashes: 2, macs: 3 }
 const lists = ['tables', 'sequences', 'extensions', 'materialized', 'largeObjects'] as const
 export const maxManifestBytes = 256 * 1024 * 1024

@@ -14,8 +14,12 @@ export interface ArchivedTable {
   columns: string[]
   /** Of a table of an extension, whose other rows the extension creates: `where …`. Backups of earlier releases have none. */
   condition?: string
+  /** The rows are in the binary format of COPY, otherwise in text. */
+  isBinary?: boolean
   file: ArchivedFile
 }
+
+export type CopiedTable = Omit<ArchivedTable, 'owner' | 'file'>
 
 export interface Sequence {
   /** Quoted, with its schema. */

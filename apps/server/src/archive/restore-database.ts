@@ -294,7 +294,7 @@ const fillTable = (
   session: CopySession,
   table: ArchivedTable,
   { progress }: Watching,
-) => session.copyIn(store.fillTable(table.name, table.columns), counted(archive.read(table.file), progress))
+) => session.copyIn(store.fillTable(table), counted(archive.read(table.file), progress))
 
 interface TenantTables {
   isFilled(table: ArchivedTable): boolean

@@ -8,7 +8,7 @@ import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { inSlices } from '#src/kernel/slices.ts'
 import type { ArchiveWriter } from './archive.ts'
 import * as store from './database-store.ts'
-import type { ArchivedTable, DatabaseContents, LargeObject, OwnedObject } from './manifest.ts'
+import type { ArchivedTable, CopiedTable, DatabaseContents, LargeObject, OwnedObject } from './manifest.ts'
 import { readSequences } from './sequences-store.ts'
 
 /** What pg_dump lists, such as tables, constraints, grants and functions. A restore has the list in memory. */
@@ -39,6 +39,7 @@ interface FoundTable {
   is_of_extension: string
   condition: string | null
   columns: string
+  is_binary: string
 }
 
 /** `atStart` runs right after the snapshot was taken, and `atEnd` before it is released, so that others can read in it. */
@@ -161,14 +162,20 @@ const tooMany = (most: number, what: string) =>
 async function writeTable(
   archive: ArchiveWriter,
   session: CopySession,
-  { name, owner, condition, columns: found }: FoundTable,
+  { name, owner, condition, columns: found, is_binary: isBinary }: FoundTable,
   progress: Watching['progress'],
 ): Promise<ArchivedTable> {
   const renewed = store.renewedColumns[name] ?? []
   const columns = (JSON.parse(found ?? '[]') as string[]).filter(column => !renewed.includes(column))
   if (condition) await session.run(store.holdTable(name))
+  const table: CopiedTable = {
+    name,
+    columns,
+    ...(condition && { condition }),
+    ...(isBinary === 't' && { isBinary: true }),
+  }
   const file = await archive.add(write =>
-    session.copyOut(store.copyTable(name, columns, condition), (chunk, giveBack) => {
+    session.copyOut(store.copyTable(table), (chunk, giveBack) => {
       progress('rows', chunk.length)
       // Nothing to wait for is the usual case, and then the socket is not paused.
       const written = write(chunk, giveBack)
@@ -176,5 +183,5 @@ async function writeTable(
       return mayGoOn ? Promise.all([written, mayGoOn]).then(() => {}) : written
     }),
   )
-  return { name, owner, columns, ...(condition && { condition }), file }
+  return { ...table, owner, file }
 }
