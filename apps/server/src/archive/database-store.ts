@@ -55,20 +55,17 @@ const binaryTypes = `
   .split(/\s+/)
   .map(name => `pg_catalog.${name}`)
 
-/**
- * Tables with rows of their own, the largest first. Of tables of extensions only those that the extension wants dumped.
- * Empty tables have nothing in text, but a header in binary.
- */
+/** Tables with rows of their own, the largest first. Of tables of extensions only those that the extension wants dumped. */
 export const selectTables = `
   select pg_catalog.format('%I.%I', n.nspname, c.relname) as name, pg_catalog.pg_get_userbyid(c.relowner) as owner,
          x.condition, d.objid is not null as is_of_extension,
          (select pg_catalog.json_agg(pg_catalog.quote_ident(a.attname) order by a.attnum) from pg_catalog.pg_attribute a
            where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '') as columns,
-         pg_catalog.pg_relation_size(c.oid) > 0 and not exists (
+         not exists (
            select from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
              left join pg_catalog.pg_type e on e.typarray = t.oid
             where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and t.typtype <> 'e'
-              and coalesce(e.oid, t.oid) <> all ('{${binaryTypes.join(',')}}'::pg_catalog.regtype[])) as is_binary
+              and coalesce(e.oid, t.oid) <> all ('{${binaryTypes.join(',')}}'::pg_catalog.regtype[])) as can_be_binary
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     left join pg_catalog.pg_depend d
       on d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = c.oid and d.deptype = 'e'
@@ -150,6 +147,8 @@ export const isNeededWithoutRows = (name: string) =>
   name === 'pgmq.meta' ||
   name === 'storage.buckets'
 
+/** A binary copy without rows is a header of 19 bytes and an end of 2. In text it is empty. */
+export const emptyBinaryBytes = 21
 const format = (isBinary: boolean) => (isBinary ? ' (format binary)' : '')
 const list = (columns: readonly string[]) => (columns.length > 0 ? ` (${columns.join(', ')})` : '')
 

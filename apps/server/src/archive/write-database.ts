@@ -39,7 +39,7 @@ interface FoundTable {
   is_of_extension: string
   condition: string | null
   columns: string
-  is_binary: string
+  can_be_binary: string
 }
 
 /** `atStart` runs right after the snapshot was taken, and `atEnd` before it is released, so that others can read in it. */
@@ -162,20 +162,20 @@ const tooMany = (most: number, what: string) =>
 async function writeTable(
   archive: ArchiveWriter,
   session: CopySession,
-  { name, owner, condition, columns: found, is_binary: isBinary }: FoundTable,
+  { name, owner, condition, columns: found, can_be_binary: canBeBinary }: FoundTable,
   progress: Watching['progress'],
 ): Promise<ArchivedTable> {
   const renewed = store.renewedColumns[name] ?? []
   const columns = (JSON.parse(found ?? '[]') as string[]).filter(column => !renewed.includes(column))
   if (condition) await session.run(store.holdTable(name))
-  const table: CopiedTable = {
-    name,
-    columns,
-    ...(condition && { condition }),
-    ...(isBinary === 't' && { isBinary: true }),
-  }
+  const asText: CopiedTable = { name, columns, ...(condition && { condition }) }
+  const table = canBeBinary === 't' ? { ...asText, isBinary: true } : asText
+  let hasRows = false
   const file = await archive.add(write =>
     session.copyOut(store.copyTable(table), (chunk, giveBack) => {
+      // The first chunk is that short only if it is the last one, too.
+      hasRows ||= !table.isBinary || chunk.length > store.emptyBinaryBytes
+      if (!hasRows) return
       progress('rows', chunk.length)
       // Nothing to wait for is the usual case, and then the socket is not paused.
       const written = write(chunk, giveBack)
@@ -183,5 +183,5 @@ async function writeTable(
       return mayGoOn ? Promise.all([written, mayGoOn]).then(() => {}) : written
     }),
   )
-  return { ...table, owner, file }
+  return { ...(hasRows ? table : asText), owner, file }
 }
