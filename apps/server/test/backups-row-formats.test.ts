@@ -41,7 +41,7 @@ const inBinary = [
   'cidr',
   'tsvector',
 ]
-/** Their binary form contains numbers of types and relations, or needs settings. */
+/** Their binary form contains numbers of types and relations, needs settings, or changes with a restore. */
 const inText = [
   'regclass',
   'regtype',
@@ -83,7 +83,8 @@ const schema = `
      gen_random_uuid(), '[]', '{}', '2024-02-28 BC', '12:00', '12:00+00', '2024-02-28 12:00 BC', '2024-02-29 12:00+05',
      '1 mon', '10.1.2.3', '10.1.2.0/24', 'b a c');
   insert into arrays select id, ${inBinary.map((_, at) => `array[c${at}, null]`).join(', ')} from scalars;
-  insert into arrays (id, c2) values (5, '[-3:-2][5:6]={{1,2},{3,null}}'), (6, '{}');
+  insert into arrays (id, c2) values (5, '[-3:-2][5:6]={{1,2},{3,null}}'), (6, '{}'), (7, (array[1, 2, null])[1:2]);
+  update arrays set c${inBinary.indexOf('text')}[2] = 'not null any more';
   create table named (id int primary key, ${columns(inText)});
   insert into named values (1, 'scalars', 'mood', '{good,bad}', '(bad,"a, b")', 1, '12.34', '7', '(1,2)', '[1,5)', '<a>1</a>')`
 
@@ -106,7 +107,7 @@ test('backups: rows of every type are the same after a restore, whichever format
   const formats = Object.fromEntries(found.map(({ name, isBinary = false }) => [name, isBinary]))
   assert.deepEqual(formats, {
     'public.scalars': true,
-    'public.arrays': true,
+    'public.arrays': false,
     'public.derived': true,
     'public.bare': true,
     'public.empty': false,

@@ -46,7 +46,8 @@ export const selectServer = `select pg_catalog.current_setting('server_version')
 
 /**
  * Types whose values COPY reads and writes faster in binary. Only built-in ones whose binary form is the same in every
- * database and version: others contain numbers of types or relations, which a restored database has not.
+ * database and version, and the same again after a restore. Others contain numbers of types or relations, which a restored
+ * database has not. An array remembers that it once had nulls, and forgets it in a restore.
  */
 const binaryTypes = `
   bool int2 int4 int8 float4 float8 numeric text varchar bpchar bytea uuid json jsonb
@@ -63,9 +64,8 @@ export const selectTables = `
            where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '') as columns,
          not exists (
            select from pg_catalog.pg_attribute a join pg_catalog.pg_type t on t.oid = a.atttypid
-             left join pg_catalog.pg_type e on e.typarray = t.oid
             where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = '' and t.typtype <> 'e'
-              and coalesce(e.oid, t.oid) <> all ('{${binaryTypes.join(',')}}'::pg_catalog.regtype[])) as can_be_binary
+              and t.oid <> all ('{${binaryTypes.join(',')}}'::pg_catalog.regtype[])) as can_be_binary
     from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
     left join pg_catalog.pg_depend d
       on d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and d.objid = c.oid and d.deptype = 'e'
