@@ -32,8 +32,10 @@ const maxAttempts = 3
 /** Until a node that was interrupted releases its lock. */
 const pauseSeconds = 2
 const dropMs = 60_000
-/** A service for files may hang, and other branches of the parent wait meanwhile. What is left is removed later. */
-const filesMs = 3000
+/** A service for files may hang, and other branches of the parent wait meanwhile. */
+const filesMs = 60_000
+/** What is left of these is removed later. */
+const archiveMs = 3000
 
 interface BranchWorkerDeps extends BranchDeps {
   spaceCheck: SpaceCheck
@@ -92,16 +94,16 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
     await whileWanted(task, signal, work).finally(() => deps.changed(branch.id))
   }
 
-  /** What a failed attempt has left of a branch that is not served. */
-  const removeFolder = (folder: string, signal: AbortSignal) =>
-    pieces.removeFolder(folder, AbortSignal.any([signal, AbortSignal.timeout(filesMs)]))
+  const removeFolder = (folder: string, signal: AbortSignal, withinMs: number) =>
+    pieces.removeFolder(folder, AbortSignal.any([signal, AbortSignal.timeout(withinMs)]))
 
+  /** What a failed attempt has left of a branch that is not served. */
   async function dropUnfinished({ branch_id: id, kind }: store.Task, signal: AbortSignal): Promise<void> {
     if (kind !== 'create') return
     const branch = await store.findTaskBranch(control, id)
     if (branch?.status !== 'creating') return
     await provisioner.drop(branch.ref, dropMs)
-    await removeFolder(id, signal).catch(error =>
+    await removeFolder(id, signal, filesMs).catch(error =>
       log.warn({ err: error, project: id }, 'could not remove the files of a failed branch'),
     )
   }
@@ -140,7 +142,7 @@ export function startBranchWorker(deps: BranchWorkerDeps): Worker {
     const outcome = await attempt(task, signal).finally(() => forget(task))
     if (outcome.kind !== 'ended') return outcome
     try {
-      await removeFolder(task.id, signal)
+      await removeFolder(task.id, signal, archiveMs)
       return outcome
     } catch (error) {
       log.warn(
