@@ -13,7 +13,6 @@ const active = sql`status in ('pending', 'preparing', 'cutting_over')`
 
 const shown = sql`
   j.id, j.status, ${targetTime}, j.created_at, j.prepared_at, j.finished_at, j.expires_at, j.error, j.warnings,
-  j.bytes::float8 as bytes,
   case when j.status = 'done' then j.restore_id end as restore_id,
   case when j.${active} then coalesce(j.progress, '{"step": "waiting", "bytes": 0}'::jsonb) end as progress`
 
@@ -24,7 +23,7 @@ export async function listJobs(
 ): Promise<{ jobs: PitrJob[]; total: number }> {
   const [jobs, count] = await Promise.all([
     control.rows<PitrJob>(sql`
-      select ${shown} from pitr_jobs j where project_id = ${projectId}
+      select ${shown}, j.bytes::float8 as bytes from pitr_jobs j where project_id = ${projectId}
        order by created_at desc, id limit ${limit} offset ${offset}`),
     control.row<{ total: number }>(
       sql`select count(*)::int as total from pitr_jobs where project_id = ${projectId}`,
@@ -44,8 +43,9 @@ export async function insertJob(session: Session, id: string, projectId: string,
   return inserted === 1
 }
 
-export type FoundJob = PitrJob & { project_id: string }
+export type FoundJob = Omit<PitrJob, 'bytes'> & { project_id: string }
 
+/** Commands on the host call it before the control database is migrated, so it reads only columns that all releases have. */
 export const findJob = (control: Session, id: string) =>
   control.row<FoundJob>(sql`select ${shown}, j.project_id from pitr_jobs j where id = ${id}`)
 
