@@ -103,13 +103,13 @@ test('backup restore, restores and undo: replace the state, and put it back', as
   const [stdout, stderr] = await text('restore', id, '--yes')
   assert.deepEqual(await names(project), ['kept'])
   assert.match(stdout, new RegExp(`^ {2}status +done\\n {2}backup +${id}$`, 'm'))
-  assert.match(stdout, /^ {2}took +\d\S*s\n {2}size +\S+ kB$/m)
+  assert.match(stdout, /^ {2}took +\d[\dm. ]*s\n {2}size +\S+ kB$/m)
   const [, restoreId] = /plinth backup undo (\S{36})$/m.exec(stderr) ?? []
   const { restores } = await done('restores')
   assert.deepEqual([restores.length, restores[0].id, restores[0].backup_id], [1, restoreId, id])
   assert.match(
     (await text('restores'))[0],
-    /^ID +BACKUP +STATUS +CREATED +TOOK +SIZE +.* STATE BEFORE\n\S{36} +\S{36} +done +.{16} +\d\S*s +\S+ kB /,
+    /^ID +BACKUP +STATUS +CREATED +TOOK +SIZE +.* STATE BEFORE\n\S{36} +\S{36} +done +.{16} +\d[\dm. ]*s +\S+ kB /,
   )
 
   assert.match((await text('undo', restoreId!))[0], /^Undone in \S+s\. /)

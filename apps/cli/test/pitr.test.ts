@@ -65,7 +65,7 @@ test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the
   const [shown, next] = await text('pitr', 'restore', '--target-time', target)
   assert.match(
     shown,
-    /^Recovered and verified \S+ kB in \d\S*s\.\n {2}id +\S{36}\n {2}status +prepared\n(.*\n)+ {2}took +\d\S*s\n {2}size +\S+ kB$/m,
+    /^Recovered and verified \S+ kB in \d[\dm. ]*s\.\n {2}id +\S{36}\n {2}status +prepared\n(.*\n)+ {2}took +\d[\dm. ]*s\n {2}size +\S+ kB$/m,
   )
   const [, job = ''] = /plinth pitr cutover (\S{36})$/m.exec(next) ?? []
   assert.deepEqual(await notes(), [1, 2])
@@ -78,14 +78,17 @@ test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the
   const cutover = onTerminal('pitr', 'cutover', job, '--yes', '-o', 'text')
   try {
     await eventually(
-      () => drawnBy(cutover).some(line => /^Cutover: (?!starting)\w+ .*\d\S*s$/.test(line)),
+      () => drawnBy(cutover).some(line => /^Cutover: (?!starting)\w+ .*\d[\dm. ]*s$/.test(line)),
       'the progress is shown',
     )
   } finally {
     await holding.end()
   }
   assert.equal(await cutover.ended, 0, cutover.stderr())
-  assert.match(cutover.stdout(), /^Cut over: \S+ MB in \d\S*s\. The project has the state of that time\.\n$/)
+  assert.match(
+    cutover.stdout(),
+    /^Cut over: \S+ MB in \d[\dm. ]*s\. The project has the state of that time\.\n$/,
+  )
   assert.deepEqual(await notes(), [1])
   const [, restore = ''] = /plinth backup undo (\S{36})$/m.exec(cutover.stderr()) ?? []
   assert.match((await text('backup', 'restores'))[0], new RegExp(`^${restore} +${job} +done .* kB `, 'm'))
@@ -93,7 +96,7 @@ test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the
   assert.deepEqual(await notes(), [1, 2])
   assert.match(
     (await text('pitr', 'jobs'))[0],
-    /^ID +TIME +STATUS +CREATED +TOOK +SIZE .*\n\S{36} +\d{4}-\S+ +done +.{16} +\d\S*s +\S+ kB /,
+    /^ID +TIME +STATUS +CREATED +TOOK +SIZE .*\n\S{36} +\d{4}-\S+ +done +.{16} +\d[\dm. ]*s +\S+ kB /,
   )
 
   const again = await done('pitr', 'restore', '--target-time', target)

@@ -33,7 +33,10 @@ test('upgrade: shows the plan, executes it with --yes with progress, sizes and t
   const running = begin(['upgrade', '--yes', '-o', 'text'], { ...options(), isTerminal: true })
   try {
     await eventually(
-      () => drawnBy(running).some(line => /^Upgrade: backup {2}1 of 2 {2}(\S+ k?M?B {2})?\d\S*s$/.test(line)),
+      () =>
+        drawnBy(running).some(line =>
+          /^Upgrade: backup {2}1 of 2 {2}(\S+ k?M?B {2})?\d[\dm. ]*s$/.test(line),
+        ),
       'the progress is shown',
     )
   } finally {
@@ -46,7 +49,7 @@ test('upgrade: shows the plan, executes it with --yes with progress, sizes and t
     result,
     new RegExp(`^${failing!.id} +failed: cannot change return type.* +[0-9a-f-]{36} +\\S+ [kM]B$`, 'm'),
   )
-  assert.match(result, /control backup +[0-9a-f-]{36}\n +control database +\S+ MB\n +took +\d\S*s$/m)
+  assert.match(result, /control backup +[0-9a-f-]{36}\n +control database +\S+ MB\n +took +\d[\dm. ]*s$/m)
   assert.match(drawnBy(running).at(-1)!, /^1 of 2 projects were not upgraded/, 'the progress is removed')
   await platform.asSuperuser(failing!.ref, session => session.script('drop function auth.email()'))
   const again = await upgrade('-y')

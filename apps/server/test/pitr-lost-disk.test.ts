@@ -87,7 +87,10 @@ test('pitr: after the loss of the disk, the instance is recovered from the archi
   const damaged = await failureOf({ dataDir: elsewhere, env, args })
   assert.match(
     damaged,
-    new RegExp(`^The latest commit cannot be recovered. The latest WAL is damaged in \\S*/${last!.name}:`),
+    // A piece that it has replaced may not be removed yet.
+    new RegExp(
+      `^The latest commit cannot be recovered. The latest WAL is damaged in [^:]*/${last!.name}[,:]`,
+    ),
   )
   assert.ok(!fs.existsSync(join(elsewhere, 'wal')), 'it leaves no WAL')
   fs.writeFileSync(file, intact)

@@ -162,8 +162,11 @@ test('upgrade at the start: after kill -9 of the platform or of Postgres the nex
   assert.equal(manifest.control_backup_id, begun[0].control_backup_id)
   assert.equal(manifest.snapshots[id], begun[0].backup_id, 'the backup of before the first migration')
   const made = await query(`select id, project_id from backups where kind = 'upgrade' and status = 'done'`)
-  assert.deepEqual(Object.fromEntries(made.map(({ id, project_id }) => [project_id, id])), manifest.snapshots)
-  assert.equal(made.length, [...manifest.done].length, 'each project is backed up once')
+  const of = (project: string) => made.filter(({ project_id }) => project_id === project).map(({ id }) => id)
+  assert.deepEqual(of(id), [manifest.snapshots[id]], 'the project is backed up once')
+  assert.deepEqual(Object.keys(manifest.snapshots).sort(), [...manifest.done].sort())
+  // Another project has a second one if its backup ended when Postgres was killed.
+  for (const project of manifest.done) assert.ok(of(project).includes(manifest.snapshots[project]))
   const versions = `select distinct schema_version from projects where status in ('active', 'suspended')`
   assert.equal((await query(versions)).length, 1)
   const stored = fs.readdirSync(join(dataDir, 'backups'), { recursive: true })
