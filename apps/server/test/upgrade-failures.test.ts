@@ -100,6 +100,29 @@ test('upgrade: a project whose migration fails keeps its state, and the others a
   assert.deepEqual(storedFiles(), files, 'no other backup is made')
 })
 
+test('upgrade: a project whose second migration fails has the state of before the first one', async () => {
+  const [project] = await outdatedProjects(here, 1)
+  const inProject = (text: string) =>
+    here.asSuperuser(project!.ref, session => session.rows<{ name: string }>(raw(text)))
+  const state = () => inProject('select m::text as name from platform.migrations m order by 1')
+  await inProject(`update platform.migrations set hash = 'old' where name = 'auth_guard'`)
+  await inProject(`
+    create function platform.fail() returns trigger language plpgsql as $$ begin raise 'no guard'; end $$`)
+  await inProject(`
+    create trigger fail before update on platform.migrations for each row
+      when (new.name = 'auth_guard') execute function platform.fail()`)
+  const unchanged = await state()
+  const { status, body } = await run('?execute=true')
+  assert.deepEqual([status, body.error?.code], [500, 'upgrade_incomplete'], JSON.stringify(body))
+  assert.match(body.manifest.failed[0].error, /no guard/)
+  assert.deepEqual(await state(), unchanged)
+  const [made] = await inProject(`select proname as name from pg_proc where oid = to_regproc('auth.email')`)
+  assert.equal(made, undefined)
+  await inProject('drop function platform.fail() cascade')
+  assert.equal((await run('?execute=true')).status, 200)
+  assert.ok(await isCurrent(project!))
+})
+
 test('upgrade: an execution that ends early answers what it has done, and the next one continues it', async () => {
   const [first, last] = await outdatedProjects(here, 2)
   await failRecord(here, last!)

@@ -78,15 +78,20 @@ export const checkUsable = (address: ServerAddress): Promise<void> =>
  * In one transaction: a backup of the control database is always one of a release, also if a migration fails or the process
  * is killed between two of them.
  */
-export async function migratePlatform(
+export const migratePlatform = (
   session: Session,
   migrations: readonly Migration[],
   within?: (session: Session) => Promise<void>,
-): Promise<void> {
-  await session.script('begin')
-  try {
+): Promise<void> =>
+  asOne(session, async () => {
     await migrate(session, 'migrations', migrations)
     await within?.(session)
+  })
+
+async function asOne(session: Session, work: () => Promise<void>): Promise<void> {
+  await session.script('begin')
+  try {
+    await work()
     await session.script('commit')
   } catch (error) {
     await session.script('rollback').catch(() => {})
@@ -164,7 +169,14 @@ async function prepareTemplate(
   await session.script(`alter database ${quoted} is_template true allow_connections false`)
 }
 
-export async function migrateProject(session: Session, migrations: readonly Migration[]): Promise<void> {
-  await session.script('create schema if not exists platform')
-  await migrate(session, 'platform.migrations', migrations)
-}
+/** In one transaction: a project whose migration fails keeps the state of the release before. */
+export const migrateProject = (
+  session: Session,
+  migrations: readonly Migration[],
+  within?: (session: Session) => Promise<void>,
+): Promise<void> =>
+  asOne(session, async () => {
+    await session.script('create schema if not exists platform')
+    await migrate(session, 'platform.migrations', migrations)
+    await within?.(session)
+  })

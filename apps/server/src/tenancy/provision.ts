@@ -135,6 +135,9 @@ export function createProvisioner(
     return withClient(cluster.address, cluster.control, controlSettings, work, { signal })
   }
 
+  const migrate = (session: Session, ref: string, database: string): Promise<void> =>
+    migrateProject(session, cluster.projectMigrations, () => session.script(grants(ref, database)))
+
   return {
     async create(ref) {
       // Wait for both before the rollback.
@@ -158,16 +161,12 @@ export function createProvisioner(
             // A second node waits here for the lock and then finds nothing to migrate.
             await session.run(sql`select pg_advisory_lock(hashtext('plinth: upgrade'))`)
             await createMissingRoles(id, ref)
-            await migrateProject(session, cluster.projectMigrations)
-            await session.script(grants(ref, ref))
+            await migrate(session, ref, ref)
           }),
         { signal },
       ),
     renew: (ref, database) =>
-      withClient(cluster.address, database, upgradeSettings, async session => {
-        await migrateProject(session, cluster.projectMigrations)
-        await session.script(grants(ref, database))
-      }),
+      withClient(cluster.address, database, upgradeSettings, session => migrate(session, ref, database)),
     drop,
   }
 }

@@ -78,7 +78,7 @@ export async function migrate(
     `create table if not exists ${table} (name text primary key, hash text not null, applied_at timestamptz not null default now())`,
   )
   const missing = (await listMissing(session, table, migrations)) ?? migrations
-  // One simple query is one implicit transaction, so the change and its record are atomic.
+  // Outside a transaction, one simple query is one, so the change and its record are atomic.
   for (const { name, text, hash } of missing)
     await session.script(`${text}
       ;insert into ${table} (name, hash) values (${literal(name)}, ${literal(hash)})
