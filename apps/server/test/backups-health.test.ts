@@ -1,8 +1,9 @@
-// Schedules whose backups fail or are late, in health and in metrics.
+// The age of backups, and schedules whose backups fail or are late, in health and in metrics.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ServicesHealth } from '@plinth/contract/health.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { createBackupHealth } from '#src/services/backups/health.ts'
 import { backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { parseExposition } from './exposition.ts'
@@ -92,4 +93,74 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
   assert.match(again.state.detail!, /, last verification 2 d ago$/)
   assert.ok(again.verified >= 2 * daySeconds && again.verified < 3 * daySeconds, String(again.verified))
   assert.ok(!again.warnings.includes(failedWarning) && !again.warnings.includes(overdueWarning))
+})
+
+test('backups: without a schedule, health and metrics have the age of the backups on demand', async t => {
+  const platform = await startPlatform()
+  t.after(() => platform.stop())
+  const { control } = platform.app
+  /** What a node says after its first look. */
+  async function shown() {
+    const health = createBackupHealth(control, true)
+    await health.look()
+    const gauge = (name: string) => health.metrics.find(metric => metric.name === name)!.read?.()
+    return {
+      state: health.state('anyone'),
+      warnings: health.warnings(),
+      age: gauge('plinth_backup_age_seconds'),
+      verified: gauge('plinth_backup_verified_age_seconds'),
+      failed: gauge('plinth_backups_failed'),
+      overdue: gauge('plinth_backups_overdue'),
+    }
+  }
+  const fine = { warnings: [], failed: 0, overdue: 0 }
+  const none = { age: undefined, verified: undefined }
+
+  const older = await backedUpProject(platform)
+  assert.deepEqual(await shown(), {
+    ...fine,
+    ...none,
+    state: { status: 'ok', detail: 'no project has a schedule, no backups' },
+  })
+  const metrics = await platform.call('GET', '/metrics', { token: platform.adminToken })
+  const families = parseExposition(metrics.body)
+  assert.ok(families.has('plinth_backups_overdue'))
+  assert.ok(!families.has('plinth_backup_age_seconds') && !families.has('plinth_backup_verified_age_seconds'))
+
+  for (const [project, ageDays] of [
+    [older, 6],
+    [await backedUpProject(platform), 2],
+  ] as const) {
+    await project.backups.configure({ params: { id: project.id }, body: { verify_enabled: false } })
+    for (const days of [ageDays + 3, ageDays]) {
+      const { id } = await project.backUp()
+      await control.run(
+        sql`update backups set finished_at = now() - make_interval(days => ${days}) where id = ${id}`,
+      )
+    }
+    // Nobody waits for the next one.
+    const { id } = await project.backUp()
+    await control.run(sql`update backups set status = 'failed', error = 'it failed' where id = ${id}`)
+  }
+  const made = await shown()
+  assert.ok(made.age! >= 6 * daySeconds && made.age! < 7 * daySeconds, String(made.age))
+  assert.deepEqual(made, {
+    ...fine,
+    ...none,
+    age: made.age,
+    state: { status: 'ok', detail: 'no project has a schedule, newest backup 6 d ago' },
+  })
+
+  await older.backups.configure({ params: { id: older.id }, body: { verify_enabled: true } })
+  await control.run(sql`
+    update backups set verified_at = now() - interval '50 hours' where project_id = ${older.id} and status = 'done'`)
+  const checked = await shown()
+  assert.equal(
+    checked.state.detail,
+    'no project has a schedule, newest backup 6 d ago, last verification 2 d ago',
+  )
+  assert.ok(
+    checked.verified! >= 2 * daySeconds && checked.verified! < 3 * daySeconds,
+    String(checked.verified),
+  )
 })

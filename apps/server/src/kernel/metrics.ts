@@ -14,8 +14,8 @@ export interface Metric {
   readonly type: 'counter' | 'gauge'
   readonly help: string
   readonly labels?: Labels
-  /** Reads the value from memory. */
-  read?(): number
+  /** Reads the value from memory. Without a value there is no sample. */
+  read?(): number | undefined
   /** Reads the value from the control database. */
   poll?(session: Session): Promise<number>
 }

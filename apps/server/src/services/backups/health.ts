@@ -14,7 +14,13 @@ import {
   type Unverified,
 } from './upkeep-store.ts'
 
-const healthy: BackupHealth = { oldest_seconds: null, verified_seconds: null, failed: 0, overdue: 0 }
+const healthy: BackupHealth = {
+  scheduled: 0,
+  oldest_seconds: null,
+  verified_seconds: null,
+  failed: 0,
+  overdue: 0,
+}
 /** Health is public, so warnings have ids and no names. */
 const namedInWarning = 5
 /** For operators. Health keeps them in memory, and a text may name long definitions. */
@@ -42,7 +48,7 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   let differences: DifferenceCounts = {}
   const countOf = (...kinds: Unverified['kind'][]) =>
     unverified.reduce((sum, { kind, count }) => sum + (kinds.includes(kind) ? count : 0), 0)
-  const gauge = (name: string, help: string, read: () => number, labels: Labels = {}): Metric => ({
+  const gauge = (name: string, help: string, read: () => number | undefined, labels: Labels = {}): Metric => ({
     name,
     type: 'gauge',
     help,
@@ -51,8 +57,7 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   })
 
   function warnings(): string[] {
-    const { failed, overdue } = now
-    const isUsed = now.oldest_seconds !== null
+    const { scheduled, failed, overdue } = now
     return [
       ...unverified.map(
         ({ kind, count, named }) =>
@@ -62,7 +67,7 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
       ...(overdue > 0
         ? [`${overdue} projects have no backup within twice their interval. The list of backups says why.`]
         : []),
-      ...(isUsed && isBesideFiles
+      ...(scheduled > 0 && isBesideFiles
         ? [
             'Backups are in the data directory, on the same disk as the data. Set PLATFORM_BACKUP_DIR or BACKUP_S3_BUCKET.',
           ]
@@ -72,10 +77,11 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
 
   /** Of the projects for which it is the longest ago. */
   function state(audience: HealthAudience): ServiceHealth {
-    const { oldest_seconds: made, verified_seconds: verified, failed, overdue } = now
+    const { scheduled, oldest_seconds: made, verified_seconds: verified, failed, overdue } = now
     const isDegraded = failed + overdue + countOf('unverifiable', 'interrupted', 'unverified') > 0
     const ages = [
-      made === null ? 'no project has a schedule' : `newest backup ${shownAge(made)} ago`,
+      ...(scheduled > 0 ? [] : ['no project has a schedule']),
+      made === null ? 'no backups' : `newest backup ${shownAge(made)} ago`,
       ...(verified === null ? [] : [`last verification ${shownAge(verified)} ago`]),
       ...unverified.map(({ kind, count }) => `${count} ${kind}`),
     ]
@@ -100,13 +106,13 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
     metrics: [
       gauge(
         'plinth_backup_age_seconds',
-        'Age of the newest backup of the project with a schedule whose newest backup is the oldest.',
-        () => now.oldest_seconds ?? 0,
+        'Age of the newest backup, of the project with a schedule for which it is the oldest. Without schedules, of the projects with a backup.',
+        () => now.oldest_seconds ?? undefined,
       ),
       gauge(
         'plinth_backup_verified_age_seconds',
-        'Time since the last verification, of the project with a schedule for which it is the longest ago.',
-        () => now.verified_seconds ?? 0,
+        'Time since the last verification, of the project with a schedule for which it is the longest ago. Without schedules, of the projects with a verified backup.',
+        () => now.verified_seconds ?? undefined,
       ),
       gauge(
         'plinth_backups_failed',

@@ -68,9 +68,14 @@ export const readUse = async (session: Session, projectId: string) =>
 // For the operator
 
 export interface BackupHealth {
-  /** Of the newest backup of the project with a schedule for which it is the oldest. */
+  /** Projects with a schedule. Only their backups are expected, so only they have failed or are overdue. */
+  scheduled: number
+  /**
+   * Of the newest backup of the project for which it is the oldest: of those with a schedule, counted from their creation if they
+   * have no backup. If no project has a schedule, of those with a backup.
+   */
   oldest_seconds: number | null
-  /** Since the last successful verification, of the project with verifications for which it is the longest ago. */
+  /** Since the last successful verification, of the project with verifications for which it is the longest ago. The same projects. */
   verified_seconds: number | null
   failed: number
   overdue: number
@@ -78,17 +83,21 @@ export interface BackupHealth {
 
 export const readHealth = (control: Session) =>
   control.row<BackupHealth>(sql`
-    with newest as (
-      select s.project_id, s.interval_minutes, p.created_at as since,
-             s.verify_enabled,
-             (select max(b.finished_at) from backups b where b.project_id = p.id and b.status = 'done') as done_at,
-             (select max(b.verified_at) from backups b where b.project_id = p.id and b.status = 'done') as verified_at,
-             (select b.status from backups b where b.project_id = p.id and b.status <> 'running' order by b.created_at desc limit 1) as status
-        from backup_settings s join projects p on p.id = s.project_id where s.enabled and p.status in ('active', 'suspended'))
-    select max(extract(epoch from now() - coalesce(done_at, since)))::float8 as oldest_seconds,
+    with known as (
+      select p.id, p.created_at, coalesce(s.enabled, false) as is_scheduled, s.interval_minutes,
+             coalesce(s.verify_enabled, true) as verify_enabled
+        from projects p left join backup_settings s on s.project_id = p.id where p.status in ('active', 'suspended')),
+    newest as (
+      select k.*, case when is_scheduled then k.created_at end as since,
+             (select max(b.finished_at) from backups b where b.project_id = k.id and b.status = 'done') as done_at,
+             (select max(b.verified_at) from backups b where b.project_id = k.id and b.status = 'done') as verified_at,
+             (select b.status from backups b where b.project_id = k.id and b.status <> 'running' order by b.created_at desc limit 1) as status
+        from known k where is_scheduled or not exists (select from known where is_scheduled))
+    select count(*) filter (where is_scheduled)::int as scheduled,
+           max(extract(epoch from now() - coalesce(done_at, since)))::float8 as oldest_seconds,
            max(extract(epoch from now() - coalesce(verified_at, since))) filter (where verify_enabled)::float8 as verified_seconds,
-           count(*) filter (where status = 'failed')::int as failed,
-           count(*) filter (where coalesce(done_at, since) < now() - 2 * make_interval(mins => interval_minutes))::int as overdue
+           count(*) filter (where is_scheduled and status = 'failed')::int as failed,
+           count(*) filter (where is_scheduled and coalesce(done_at, since) < now() - 2 * make_interval(mins => interval_minutes))::int as overdue
       from newest`)
 
 export interface Unverified {
