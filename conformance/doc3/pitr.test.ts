@@ -25,18 +25,19 @@ test('without an archive, restore points say why, and a preview and a restore ar
   assert.deepEqual([status, body.jobs, body.total], [200, [], 0])
 })
 
-test('a missing or invalid time is 400, and an unknown project 404, also without an archive', async () => {
+test('without an archive, a missing or invalid time is refused for the same reason, and an unknown project is 404', async () => {
   const { id } = await createProject(it)
-  const invalid = await it.manage('GET', `/projects/${id}/pitr/restore/preview?target_time=yesterday`)
-  assertManagementError(invalid, 'invalid_request')
-  const preview = await it.manage('GET', `/projects/${id}/pitr/restore/preview`)
-  assertManagementError(preview, 'invalid_request')
-  for (const body of [{}, { target_time: 5 }, { target_time, dry_run: true }])
-    assertManagementError(await it.manage('POST', `/projects/${id}/pitr/restore`, body), 'invalid_request')
+  for (const query of ['', '?target_time=yesterday', `?target_time=${'0'.repeat(41)}`])
+    assertManagementError(
+      await it.manage('GET', `/projects/${id}/pitr/restore/preview${query}`),
+      'pitr_unavailable',
+    )
+  for (const body of [undefined, {}, [], { target_time: 5 }, { target_time, dry_run: true }])
+    assertManagementError(await it.manage('POST', `/projects/${id}/pitr/restore`, body), 'pitr_unavailable')
   for (const unknown of [
     await it.manage('GET', `/projects/${someId}/pitr/restore-points`),
     await it.manage('GET', `/projects/${someId}/pitr/restore/preview?target_time=${target_time}`),
-    await it.manage('POST', `/projects/${someId}/pitr/restore`, { target_time }),
+    await it.manage('POST', `/projects/${someId}/pitr/restore`, {}),
   ])
     assertManagementError(unknown, 'project_not_found')
 })

@@ -27,6 +27,7 @@ import { checkSpace } from '#src/services/pitr/space.ts'
 import { findJob, readServerBytes } from '#src/services/pitr/store.ts'
 import { controlSettings } from '#src/tenancy/cluster.ts'
 import { recordInstanceCutover } from '#src/tenancy/instance-cutover.ts'
+import { noteRestorePoint } from '#src/tenancy/restore-points.ts'
 import { checkSecret } from '#src/tenancy/secret-proof.ts'
 
 const silent = { info() {}, warn() {}, error() {} }
@@ -95,7 +96,7 @@ async function exchange(source: Source, jobId: string): Promise<InstanceCutover>
   try {
     let [target, bytes] = ['', 0]
     try {
-      const { store, plan, targetTime } = await prepare(source, jobId)
+      const { store, plan, targetTime, archivedAt } = await prepare(source, jobId)
       target = targetTime
       const databases = plan.baseBackup.databases.map(({ name }) => name)
       progress('recovering', 0)
@@ -111,7 +112,7 @@ async function exchange(source: Source, jobId: string): Promise<InstanceCutover>
         settings: engine.extensionSettings,
         progress: count => progress('recovering', count),
       })
-      bytes = await carryOver(address, recovered.address, control, target)
+      bytes = await carryOver(address, recovered.address, control, { target, archivedAt })
     } finally {
       await engine.stop()
     }
@@ -139,22 +140,31 @@ const carryOver = (
   from: ServerAddress,
   to: ServerAddress,
   control: string,
-  target: string,
+  { target, archivedAt }: { target: string; archivedAt: string },
 ): Promise<number> =>
   withClient(from, control, controlSettings, before =>
     withClient(to, control, controlSettings, async recovered => {
       await copyBackupRecords(before, recovered)
       await forgetRemovedBackups(before, recovered)
       await recordInstanceCutover(recovered, target)
+      await noteRestorePoint(recovered, 'restore', null, archivedAt)
       return readServerBytes(recovered)
     }),
   )
+
+interface Prepared {
+  store: ArchiveStore
+  plan: RecoveryPlan
+  targetTime: string
+  /** A time just before the cutover, which can be recovered later. */
+  archivedAt: string
+}
 
 /** Everything is checked before the archive starts, which removes WAL from the spool that it has packed. */
 async function prepare(
   { engine, address, pieces, deriveKey, control, progress }: Source,
   jobId: string,
-): Promise<{ store: ArchiveStore; plan: RecoveryPlan; targetTime: string }> {
+): Promise<Prepared> {
   const job = await withClient(address, control, controlSettings, async session => {
     await checkSecret(session, deriveKey)
     return findJob(session, jobId)
@@ -176,10 +186,8 @@ async function prepare(
   // The end of the WAL, because the cluster before is no part of the window afterwards.
   progress('archiving', 0)
   const archive = startWalArchive({ address, store, log: silent })
-  try {
-    await archive.catchUp(AbortSignal.timeout(catchUpMs))
-  } finally {
-    await archive.stop()
-  }
-  return { store, plan: await planned(), targetTime }
+  const { at: archivedAt } = await archive
+    .catchUp(AbortSignal.timeout(catchUpMs))
+    .finally(() => archive.stop())
+  return { store, plan: await planned(), targetTime, archivedAt }
 }

@@ -123,8 +123,26 @@ test('pitr: the whole instance is recovered while the platform is stopped, and t
   await rest(platform, project, 'POST', 'notes', { n: 3 })
   await eventually(async () => {
     const { body } = await pitr(platform, project, 'GET', 'restore-points')
-    return body.base_backups?.length === 2
-  }, 'a new base backup is made')
+    return body.windows?.length === 2
+  }, 'times after the cutover can be recovered')
+  // The times between are no loss of WAL. The time before the cutover has a name.
+  await untilMaintained(platform)
+  const { windows, points } = (await pitr(platform, project, 'GET', 'restore-points')).body
+  const previewOf = async (time: string) =>
+    (await pitr(platform, project, 'GET', `restore/preview?target_time=${time}`)).body
+  const between = await previewOf(windows[0].to)
+  assert.equal(between.error.code, 'wal_gap')
+  assert.match(between.error.message, /because the instance was recovered to another time then\. Times from/)
+  assert.equal(points.length, 1)
+  assert.equal(points[0].kind, 'restore')
+  const before = await previewOf(points[0].at)
+  assert.deepEqual(before.window, windows[0])
+  assert.deepEqual(before.warnings.slice(1), [
+    'Some times before or after this one cannot be recovered, because the instance was recovered to another time then.',
+  ])
+  const { body: health } = await manage(platform, 'GET', '/health/services')
+  assert.doesNotMatch(health.warnings.join(' '), /can be recovered/)
+  assert.match(await (await fetch(`${platform.url}/metrics`)).text(), /^plinth_pitr_gaps 0$/m)
   const again = await request(platform, project, await now(dataDir))
   assert.equal((await untilOver(platform, project, again)).status, 'prepared')
   // A copy that nobody cuts over is dropped after its time.

@@ -42,6 +42,18 @@ test('pitr: times before the window, in a gap, in the future and no times at all
   assert.deepEqual([future.status, future.code, future.window.from], [422, 'target_in_future', window!.from])
   for (const invalid of ['yesterday', '2030-01-31', '2030-01-31T10:00:00', ''])
     assert.deepEqual(await preview(invalid), { status: 400, code: 'invalid_request', window: undefined })
+  const long = await answer('GET', 'restore/preview?target_time=2000-01-31T10:00:00Z')
+  assert.match(long.body.error.message, /^The project was created after this time\. Times from /)
+  for (const [target, hasHint] of [
+    ['2030-01-31T10:00:00+00:00', true],
+    ['2030-01-31T10:00:00+00', true],
+    ['2030-01-31+10:00:00', false],
+    ['2030-01-31T10:00+00:00', false],
+  ] as const) {
+    const { status, body } = await answer('GET', `restore/preview?target_time=${target}`)
+    assert.equal(status, 400)
+    assert.equal(body.error.message.endsWith('. In a URL, write the + of the offset as %2B'), hasHint, target)
+  }
 
   // While the platform is stopped, its slot and the WAL are lost.
   await platform.app.close()
@@ -66,7 +78,13 @@ test('pitr: times before the window, in a gap, in the future and no times at all
     token: again.adminToken,
   })
   assert.deepEqual([lost.status, lost.body.error.code], [422, 'wal_gap'])
+  assert.match(lost.body.error.message, /^The WAL of this time is missing in the archive\. /)
   assert.ok(lost.body.error.window.from > inGap)
+  const { warnings } = await pitr.preview({ params, query: { target_time: window!.from } })
+  assert.deepEqual(warnings, [
+    `What has changed in the project since ${window!.from} is lost with the cutover. It is kept for 24 hours, and as a backup.`,
+    'Some times before or after this one cannot be recovered, because WAL was lost.',
+  ])
   const health = async () =>
     (await again.call('GET', '/api/v1/health/services', { token: again.adminToken })).body.warnings.join(' ')
   await eventually(async () => /no time from .* can be recovered/.test(await health()), 'health has the gap')

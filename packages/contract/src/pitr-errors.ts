@@ -17,6 +17,7 @@ export const pitrErrors = {
   },
   wal_gap: {
     status: 422,
-    meaning: 'Recovery to a time: the changes of this time were lost; `window` has the nearest times.',
+    meaning:
+      'Recovery to a time: the changes of this time were lost, or the instance was recovered to another time then; `window` has the nearest times.',
   },
 } as const satisfies Record<string, ErrorMeaning>

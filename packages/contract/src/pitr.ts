@@ -45,7 +45,9 @@ export const RestorePoints = Type.Object({
   window: Type.Optional(
     Nullable({ ...PitrWindow, description: 'The latest times that can be recovered without a gap.' }),
   ),
-  windows: Type.Optional(Type.Array(PitrWindow, { description: 'All of them. Between two is a gap.' })),
+  windows: Type.Optional(
+    Type.Array(PitrWindow, { description: 'All of them. Times between two cannot be recovered.' }),
+  ),
   base_backups: Type.Optional(Type.Array(PitrBaseBackup)),
   points: Type.Optional(
     Type.Array(RestorePoint, { description: 'Times before the state of the project was replaced.' }),

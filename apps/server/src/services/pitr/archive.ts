@@ -14,8 +14,10 @@ import {
   type Catalogue,
   needsBaseBackup,
   pruneArchive,
+  type RecoveryGap,
   type RecoveryWindow,
   readCatalogue,
+  recoveryGaps,
   recoveryWindows,
   sweepBaseBackups,
 } from '#src/kernel/postgres/recovery/catalogue.ts'
@@ -57,6 +59,7 @@ export interface ArchiveHealth {
   /** The newest base backup, in milliseconds since 1970. */
   baseAt: number | undefined
   windows: readonly RecoveryWindow[]
+  gaps: readonly RecoveryGap[]
   damaged: readonly string[]
 }
 
@@ -99,8 +102,9 @@ export function openRecoveryArchive(deps: ArchiveDeps): RecoveryArchive {
   let behindBytes = 0
   let baseFailure: string | undefined
   let openFailure: string | undefined
-  let found: Pick<ArchiveHealth, 'windows' | 'damaged' | 'baseAt'> = {
+  let found: Pick<ArchiveHealth, 'windows' | 'gaps' | 'damaged' | 'baseAt'> = {
     windows: [],
+    gaps: [],
     damaged: [],
     baseAt: undefined,
   }
@@ -174,6 +178,7 @@ export function openRecoveryArchive(deps: ArchiveDeps): RecoveryArchive {
     const newest = read.baseBackups.at(-1)
     found = {
       windows: recoveryWindows(read),
+      gaps: recoveryGaps(read),
       damaged: read.damaged,
       baseAt: newest && Date.parse(newest.finishedAt),
     }

@@ -8,10 +8,12 @@ const behindLimitBytes = 64 * 1024 * 1024
 const patienceMs = 15_000
 
 export function createPitrHealth(archive: RecoveryArchive, isBesideFiles: boolean) {
+  /** Without those of a recovery of the instance, which the operator has requested. */
+  const losses = () => archive.health().gaps.filter(({ isLoss }) => isLoss)
+
   function warnings(): string[] {
-    const { isReceiving, receivedAt, failure, behindBytes, baseFailure, windows, damaged } = archive.health()
+    const { isReceiving, receivedAt, failure, behindBytes, baseFailure, damaged } = archive.health()
     const isAway = !isReceiving && Date.now() - receivedAt > patienceMs
-    const gaps = windows.slice(1).map(({ from }, index) => `${windows[index]!.to} to ${from}`)
     return [
       ...(isAway
         ? [
@@ -31,7 +33,10 @@ export function createPitrHealth(archive: RecoveryArchive, isBesideFiles: boolea
       ...(baseFailure === undefined
         ? []
         : [`Recovery to a time: the last base backup has failed. ${baseFailure}`]),
-      ...gaps.map(gap => `Recovery to a time: no time from ${gap} can be recovered, because WAL was lost.`),
+      ...losses().map(
+        ({ from, to }) =>
+          `Recovery to a time: no time from ${from} to ${to} can be recovered, because WAL was lost.`,
+      ),
       ...(damaged.length > 0
         ? [`Recovery to a time: ${damaged.length} base backups are damaged. Look after the disk.`]
         : []),
@@ -69,8 +74,10 @@ export function createPitrHealth(archive: RecoveryArchive, isBesideFiles: boolea
         const first = archive.health().windows[0]
         return age(first && Date.parse(first.from))
       }),
-      gauge('plinth_pitr_gaps', 'Gaps in the times that can be recovered.', () =>
-        Math.max(0, archive.health().windows.length - 1),
+      gauge(
+        'plinth_pitr_gaps',
+        'Gaps in the times that can be recovered, because WAL was lost.',
+        () => losses().length,
       ),
     ] satisfies Metric[],
   }

@@ -10,12 +10,12 @@ import type { Place } from '#src/kernel/postgres/engine/place.ts'
 import { sweepRecoveries } from '#src/kernel/postgres/recovery/recovery.ts'
 import { dropArchiveSlot } from '#src/kernel/postgres/recovery/replication-slot.ts'
 import type { OwnerWork } from '#src/planes/management/owner-work.ts'
-import type { Service } from '#src/planes/service.ts'
+import type { Mounting, Service } from '#src/planes/service.ts'
 import { dropCopy, recoveredOf } from '#src/tenancy/provision.ts'
 import { openRecoveryArchive } from './archive.ts'
 import { createPitrHealth } from './health.ts'
-import { pitrRoutes } from './management-routes.ts'
-import { pitrService } from './service.ts'
+import { pitrRoutes, unavailableApi, unavailableRoutes } from './management-routes.ts'
+import { pitrService, unavailablePitr } from './service.ts'
 import { createSpaceClaims } from './space.ts'
 import * as store from './store.ts'
 import { type PitrWorkerDeps, startPitrWorkers } from './worker.ts'
@@ -52,13 +52,12 @@ const hourMs = 3_600_000
 
 export async function openPitr(deps: PitrDeps): Promise<Service> {
   const { control, cluster, embedded, settings, log } = deps
-  const wakeNothing = () => {}
-  const answering = (archive: string) =>
-    pitrService({ control, controlName: cluster.control, owner: deps.owner, archive, wake: wakeNothing })
+  const mountUnavailable = (reason: string) => (to: Mounting) =>
+    to.management(unavailableApi, unavailableRoutes(unavailablePitr(deps, reason)))
   if (!embedded)
     return {
       name: 'pitr',
-      mount: to => to.management(pitrApi, pitrRoutes(answering(external))),
+      mount: mountUnavailable(external),
       warnings: () => (settings.isOn ? [onExternal] : []),
     }
   const { place, settings: engineSettings } = embedded
@@ -75,7 +74,7 @@ export async function openPitr(deps: PitrDeps): Promise<Service> {
     )
     return {
       name: 'pitr',
-      mount: to => to.management(pitrApi, pitrRoutes(answering(switchedOff))),
+      mount: mountUnavailable(switchedOff),
       close: () => off.stop(),
     }
   }

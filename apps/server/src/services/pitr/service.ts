@@ -8,7 +8,9 @@ import type { BaseBackup } from '#src/kernel/postgres/recovery/base-backup.ts'
 import {
   type Catalogue,
   planRecovery,
+  type RecoveryGap,
   type RecoveryPlan,
+  recoveryGaps,
   recoveryWindows,
   UnreachableTarget,
 } from '#src/kernel/postgres/recovery/catalogue.ts'
@@ -21,62 +23,54 @@ import { walAfter } from './preview.ts'
 import { archiveReason } from './reason.ts'
 import * as store from './store.ts'
 
-interface PitrDeps {
+interface ProjectDeps {
   control: Database
-  controlName: string
   owner: Pick<OwnerWork, 'tenant'>
-  /** The archive, or why there is none. */
-  archive: RecoveryArchive | string
+}
+
+interface PitrDeps extends ProjectDeps {
+  controlName: string
+  archive: RecoveryArchive
   wake(): void
 }
 
 export type PitrService = ReturnType<typeof pitrService>
+export type UnavailablePitr = ReturnType<typeof unavailablePitr>
 
 /** Then the answer is 503. */
 const patience = () => AbortSignal.timeout(10_000)
 /** Of the second server, and bytes that are unpacked and restored in a second. */
 const usual = { seconds: 3, unpackBytes: 150_000_000, restoreBytes: 20_000_000 }
 
-export function pitrService({ control, controlName, owner, archive, wake }: PitrDeps) {
-  function opened(): RecoveryArchive {
-    if (typeof archive === 'string') throw new Refusal('pitr_unavailable', archive)
-    return archive
-  }
-
-  async function project(projectId: string) {
-    const { id } = await owner.tenant(projectId)
-    const found = await store.findProject(control, id)
-    if (!found) throw new Refusal('project_not_found', 'No project has this id')
-    return found
-  }
+export function pitrService(deps: PitrDeps) {
+  const { control, controlName, archive, wake } = deps
 
   /** Also times of the last milliseconds, whose end of a transaction is not archived yet. */
   async function catalogueFor(time: number): Promise<Catalogue> {
-    const catalogue = await readable(opened().catalogue(patience()))
+    const catalogue = await readable(archive.catalogue(patience()))
     const last = recoveryWindows(catalogue).at(-1)
     const isLater = last === undefined || time >= parseTime(last.to)!
     if (!isLater || time > Date.now() * 1000) return catalogue
-    await readable(opened().catchUp(patience()))
-    return readable(opened().catalogue(patience()))
+    await readable(archive.catchUp(patience()))
+    return readable(archive.catalogue(patience()))
   }
 
   async function plan(projectId: string, target: string) {
-    const { id, ref, created_at: createdAt } = await project(projectId)
+    const { id, ref, created_at: createdAt } = await findProject(deps, projectId)
     const time = parseTime(target)
-    if (time === undefined) throw invalidTime()
-    opened()
+    if (time === undefined) throw invalidTime(target)
     const catalogue = await catalogueFor(time)
     const created = parseTime(createdAt)!
     const windows = clipped(recoveryWindows(catalogue), created)
     try {
-      const found = planRecovery(catalogue, target)
       if (time < created)
         throw new UnreachableTarget('target_outside_window', 'The project was created after this time.', [])
+      const found = planRecovery(catalogue, target)
       return { id, ref, time, found, catalogue, window: clippedTo(found.window, created) }
     } catch (error) {
       if (!(error instanceof UnreachableTarget)) throw error
       const { code } = error
-      if (code === 'invalid_target') throw invalidTime()
+      if (code === 'invalid_target') throw invalidTime(target)
       const window = nearest(windows, time)
       throw new Refusal(code, `${error.message}${window ? ` ${sentenceOf(window)}` : ''}`, {
         fields: { window },
@@ -86,8 +80,7 @@ export function pitrService({ control, controlName, owner, archive, wake }: Pitr
 
   return {
     async restorePoints(projectId: string): Promise<RestorePoints> {
-      const { id, created_at: createdAt } = await project(projectId)
-      if (typeof archive === 'string') return { enabled: false, reason: archive }
+      const { id, created_at: createdAt } = await findProject(deps, projectId)
       const catalogue = await readable(archive.catalogue(patience()))
       const windows = clipped(recoveryWindows(catalogue), parseTime(createdAt)!)
       const from = windows[0]?.from
@@ -116,7 +109,7 @@ export function pitrService({ control, controlName, owner, archive, wake }: Pitr
         },
         data_loss: { seconds: Number(seconds.toFixed(3)), wal_bytes: walAfter(catalogue, found) },
         estimated_seconds: estimate(found, names),
-        warnings: warningsOf(seconds, recoveryWindows(catalogue).length),
+        warnings: warningsOf(formatTime(time), recoveryGaps(catalogue)),
       }
     },
 
@@ -134,18 +127,49 @@ export function pitrService({ control, controlName, owner, archive, wake }: Pitr
       return { job: { id: jobId, status: 'pending' as const } }
     },
 
-    async jobs(projectId: string, paging: Paging) {
-      const { id } = await owner.tenant(projectId)
-      return { ...(await store.listJobs(control, id, paging)), ...paging }
-    },
+    jobs: (projectId: string, paging: Paging) => listJobs(deps, projectId, paging),
   }
 }
 
-const invalidTime = () =>
-  new Refusal(
+/** Where recovery is off, or the database is external. */
+export function unavailablePitr(deps: ProjectDeps, reason: string) {
+  return {
+    async restorePoints(projectId: string): Promise<RestorePoints> {
+      await findProject(deps, projectId)
+      return { enabled: false, reason }
+    },
+
+    async refuse(projectId: string): Promise<never> {
+      await findProject(deps, projectId)
+      throw new Refusal('pitr_unavailable', reason)
+    },
+
+    jobs: (projectId: string, paging: Paging) => listJobs(deps, projectId, paging),
+  }
+}
+
+async function findProject({ control, owner }: ProjectDeps, projectId: string) {
+  const { id } = await owner.tenant(projectId)
+  const found = await store.findProject(control, id)
+  if (!found) throw new Refusal('project_not_found', 'No project has this id')
+  return found
+}
+
+async function listJobs({ control, owner }: ProjectDeps, projectId: string, paging: Paging) {
+  const { id } = await owner.tenant(projectId)
+  return { ...(await store.listJobs(control, id, paging)), ...paging }
+}
+
+/** A `+` in a query is a space. */
+const withSpaceForPlus = / (?=\d\d(:?\d\d)?$)/
+
+function invalidTime(target: string): Refusal {
+  const isDecoded = parseTime(target.replace(withSpaceForPlus, '+')) !== undefined
+  return new Refusal(
     'invalid_request',
-    'target_time must be a time with an offset, such as 2030-01-31T10:00:00.123456Z',
+    `target_time must be a time with an offset, such as 2030-01-31T10:00:00.123456Z${isDecoded ? '. In a URL, write the + of the offset as %2B' : ''}`,
   )
+}
 
 /** The archive may be on a disk or bucket that cannot be reached, or far behind. */
 async function readable<T>(work: Promise<T>): Promise<T> {
@@ -185,7 +209,13 @@ const estimate = (plan: RecoveryPlan, databases: readonly string[]): number =>
       databaseBytes(plan, databases) / usual.restoreBytes,
   )
 
-const warningsOf = (seconds: number, windows: number): string[] => [
-  `What has changed in the project in the last ${Math.ceil(seconds)} seconds is lost with the cutover. It is kept for 24 hours, and as a backup.`,
-  ...(windows > 1 ? ['Some times before or after this one cannot be recovered, because WAL was lost.'] : []),
+const warningsOf = (time: string, gaps: readonly RecoveryGap[]): string[] => [
+  `What has changed in the project since ${time} is lost with the cutover. It is kept for 24 hours, and as a backup.`,
+  ...(gaps.some(({ isLoss }) => isLoss) ? [unreachableBecause('WAL was lost')] : []),
+  ...(gaps.some(({ isLoss }) => !isLoss)
+    ? [unreachableBecause('the instance was recovered to another time then')]
+    : []),
 ]
+
+const unreachableBecause = (reason: string) =>
+  `Some times before or after this one cannot be recovered, because ${reason}.`

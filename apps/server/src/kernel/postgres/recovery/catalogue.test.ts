@@ -6,6 +6,7 @@ import {
   type Catalogue,
   planLatest,
   planRecovery,
+  recoveryGaps,
   recoveryWindows,
   type StoredSegment,
   type WalRun,
@@ -61,6 +62,46 @@ test('recovery catalogue: without commits after a base backup, the latest time i
     runs: [run(1, 3, 5)],
   }
   assert.equal(planLatest(catalogue).baseBackup.id, '2')
+})
+
+test('recovery catalogue: a gap where the instance was recovered to another time is no loss of WAL', () => {
+  const at = (minute: number) => formatTime(time(minute))
+  const reasonAt = (catalogue: Catalogue, minute: number) => {
+    try {
+      return planRecovery(catalogue, at(minute), time(60)).baseBackup.id
+    } catch (error) {
+      return (error as Error).message
+    }
+  }
+  const missing = 'The WAL of this time is missing in the archive.'
+  const recovered = 'This time cannot be recovered, because the instance was recovered to another time then.'
+  // WAL was lost between two segments of timeline 1. Then the instance was recovered to a time in segment 6.
+  const catalogue: Catalogue = {
+    baseBackups: [baseBackup('1', 1, 1, 1), baseBackup('2', 1, 5, 5), baseBackup('3', 2, 7, 20)],
+    damaged: [],
+    runs: [run(1, 1, 2), run(1, 5, 8), run(2, 6, 9, 14)],
+  }
+  assert.deepEqual(recoveryGaps(catalogue), [
+    { from: at(2), to: at(5), isLoss: true },
+    { from: at(8), to: at(20), isLoss: false },
+  ])
+  assert.deepEqual(
+    [1, 3, 7, 10, 22].map(minute => reasonAt(catalogue, minute)),
+    ['1', missing, '2', recovered, '3'],
+  )
+  // Before the first base backup of timeline 2, and WAL that was lost after it.
+  const earlier = { ...catalogue, baseBackups: catalogue.baseBackups.slice(0, 2) }
+  assert.equal(reasonAt(earlier, 22), recovered)
+  const later: Catalogue = {
+    baseBackups: [...catalogue.baseBackups, baseBackup('4', 2, 30, 44)],
+    damaged: [],
+    runs: [...catalogue.runs, run(2, 30, 31, 14)],
+  }
+  assert.deepEqual(
+    recoveryGaps(later).map(({ isLoss }) => isLoss),
+    [true, false, true],
+  )
+  assert.deepEqual([reasonAt(later, 10), reasonAt(later, 30)], [recovered, missing])
 })
 
 test('recovery catalogue: the work of a plan grows with the archive, and not with its square', () => {

@@ -44,6 +44,12 @@ export interface RecoveryWindow {
   to: string
 }
 
+/** The times between two windows. */
+export interface RecoveryGap extends RecoveryWindow {
+  /** False if the gap begins where the server left a timeline, because the instance was recovered to another time. */
+  isLoss: boolean
+}
+
 export interface RecoveryPlan {
   /** Undefined: the end of the archive. */
   target: string | undefined
@@ -168,17 +174,40 @@ function reaches(catalogue: Catalogue): readonly Reach[] {
   return found
 }
 
-/** By time, without overlaps. */
-export function recoveryWindows(catalogue: Catalogue): RecoveryWindow[] {
-  const windows: { from: number; to: number }[] = []
-  for (const { from, to } of reaches(catalogue)) {
-    if (from === to) continue
-    const last = windows.at(-1)
-    if (last && from <= last.to) last.to = Math.max(last.to, to)
-    else windows.push({ from, to })
-  }
-  return windows.map(({ from, to }) => ({ from: formatTime(from), to: formatTime(to) }))
+interface Stretch {
+  from: number
+  to: number
+  /** Whose WAL has the end. */
+  run: WalRun
 }
+
+/** The windows. */
+function stretches(catalogue: Catalogue): Stretch[] {
+  const found: Stretch[] = []
+  for (const { from, to, run } of reaches(catalogue)) {
+    if (from === to) continue
+    const last = found.at(-1)
+    if (!last || from > last.to) found.push({ from, to, run })
+    else if (to > last.to) Object.assign(last, { to, run })
+  }
+  return found
+}
+
+/** By time, without overlaps. */
+export const recoveryWindows = (catalogue: Catalogue): RecoveryWindow[] =>
+  stretches(catalogue).map(({ from, to }) => ({ from: formatTime(from), to: formatTime(to) }))
+
+export function recoveryGaps(catalogue: Catalogue): RecoveryGap[] {
+  const found = stretches(catalogue)
+  return found.slice(1).map((next, index) => {
+    const before = found[index]!
+    return { from: formatTime(before.to), to: formatTime(next.from), isLoss: isLossAfter(catalogue, before) }
+  })
+}
+
+/** After a loss, the server goes on with the same timeline. After a recovery of the instance, it is on another one. */
+const isLossAfter = ({ runs }: Catalogue, { run }: Stretch): boolean =>
+  run !== runs.findLast(({ timeline }) => timeline === run.timeline)
 
 /** Throws UnreachableTarget. The target is a time with an offset. */
 export function planRecovery(catalogue: Catalogue, target: string, now = Date.now()): RecoveryPlan {
@@ -238,18 +267,24 @@ function planOf(
 }
 
 function unreachable(
-  { runs }: Catalogue,
+  catalogue: Catalogue,
   time: number,
   now: number,
   windows: readonly RecoveryWindow[],
 ): UnreachableTarget {
   if (time > now * 1000)
     return new UnreachableTarget('target_in_future', 'The time is in the future.', windows)
-  const isAfterFirst = windows.length > 0 && timeOf(windows[0]!.from) <= time
-  const isBeforeLast = runs.some(({ segments }) => segments.some(({ times }) => (times?.last ?? 0) > time))
-  if (isAfterFirst && isBeforeLast)
-    return new UnreachableTarget('wal_gap', 'The WAL of this time is missing in the archive.', windows)
-  const message = isAfterFirst
+  const before = stretches(catalogue).findLast(({ to }) => to <= time)
+  const isBeforeLast = catalogue.runs.some(({ segments }) =>
+    segments.some(({ times }) => (times?.last ?? 0) > time),
+  )
+  if (before && isBeforeLast) {
+    const reason = isLossAfter(catalogue, before)
+      ? 'The WAL of this time is missing in the archive.'
+      : 'This time cannot be recovered, because the instance was recovered to another time then.'
+    return new UnreachableTarget('wal_gap', reason, windows)
+  }
+  const message = before
     ? 'The time is after the last transaction in the archive.'
     : 'The time is before the first base backup.'
   return new UnreachableTarget('target_outside_window', message, windows)
