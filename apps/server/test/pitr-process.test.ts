@@ -4,11 +4,11 @@ import { randomUUID } from 'node:crypto'
 import fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { setImmediate } from 'node:timers/promises'
 import { isDataDirectoryLocked } from '#src/kernel/data-directory.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { connectAsSuperuser, postmastersIn } from './data-dir.ts'
 import { eventually } from './eventually.ts'
+import { heldIn, holdLogins, letIn } from './held-logins.ts'
 import {
   ask,
   jobOf,
@@ -129,18 +129,17 @@ test('pitr: a start with recovery off removes what a killed one has left, and en
 
 test('pitr: while a cutover is requested for a stopped platform, no platform starts', async () => {
   const dataDir = await dataDirWithProject('pitr-request-later')
-  const { clusterDir } = engineFiles(dataDir)
-  const runs = () => postmastersIn(clusterDir).length > 0
+  const platform = await start({ dataDir, env })
+  await (await connectAsSuperuser(dataDir)).query(letIn)
+  await ask(dataDir, 'plinth', holdLogins)
+  await stop(platform)
+
   const request = launch({ dataDir, env, args: ['pitr-cutover', randomUUID()] })
-  while (!runs() && !request.hasEnded) await setImmediate()
-  request.child.kill('SIGSTOP')
-  try {
-    assert.ok(runs(), `its Postgres runs: ${request.stderr}`)
-    assert.match(await failureOf({ dataDir, env }), /Another platform .* uses/)
-    assert.ok(runs())
-  } finally {
-    request.child.kill('SIGCONT')
-  }
+  const isHeld = () => ask(dataDir, 'plinth', heldIn('plinth')).then(rows => rows.length > 0)
+  await eventually(() => request.hasEnded || isHeld().catch(() => false), 'its session waits')
+  assert.match(await failureOf({ dataDir, env }), /Another platform .* uses/)
+  assert.ok(await isHeld(), 'its Postgres still runs')
+  await (await connectAsSuperuser(dataDir)).query(letIn)
   assert.equal(await exitOf(request), '1')
   assert.match(request.stderr, /There is no recovery/)
   assert.ok(!isDataDirectoryLocked(dataDir))

@@ -8,6 +8,7 @@ import { connectAsSuperuser, postmasterPid } from './data-dir.ts'
 import { eventually } from './eventually.ts'
 import { assertAnswersAsBefore } from './fixtures/answers.ts'
 import { baseUrl, unpackOldDataDirectory } from './fixtures/old-data-directory.ts'
+import { heldIn, holdLogins, letIn } from './held-logins.ts'
 import {
   crash,
   exitOf,
@@ -41,16 +42,6 @@ const makeHold = (name: string, table: string, database?: string) =>
     database,
   )
 
-/** Sessions of the platform in the control database wait at their login until a session of the test lets them in. */
-const holdLogins = `
-  create function hold_logins() returns event_trigger language plpgsql as $$ begin
-    while current_setting('application_name') = 'plinth'
-      and not exists (select from pg_locks where locktype = 'advisory' and objid = 4711)
-    loop perform pg_sleep(0.02); end loop;
-  end $$;
-  create event trigger hold_logins on login execute function hold_logins()`
-const letIn = 'select pg_advisory_lock(4711)'
-
 /** Runs a statement as superuser in a transaction that stays open. */
 async function lock(statement: string, database = 'plinth') {
   const client = await connectAsSuperuser(dataDir, database)
@@ -69,8 +60,7 @@ const untilHeld = (run: PlatformProcess, database: string) =>
     assert.ok(!run.hasEnded, run.stderr + run.stdout)
     // Before, the Postgres of a killed platform may still run.
     if (!run.stdout.includes('the database is running')) return false
-    const held = `select from pg_stat_activity where datname = '${database}' and wait_event = 'PgSleep'`
-    return (await query(held).catch(() => [])).length > 0
+    return (await query(heldIn(database)).catch(() => [])).length > 0
   }, 'a statement waits')
 
 const killPostgres = () => process.kill(postmasterPid(dataDir), 'SIGKILL')
