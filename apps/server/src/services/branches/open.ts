@@ -10,6 +10,7 @@ import { dropCopy } from '#src/tenancy/provision.ts'
 import type { RequestHolds } from '#src/tenancy/request-holds.ts'
 import type { SpaceCheck } from '#src/tenancy/space-check.ts'
 import { createTemplateCopies, type TemplateCopyOptions } from '#src/tenancy/template-copy.ts'
+import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { dropLeft } from './left-databases.ts'
 import type { BranchDeps } from './make-branch.ts'
 import { branchesRoutes } from './management-routes.ts'
@@ -23,6 +24,7 @@ interface BranchesDeps extends Omit<BranchDeps, 'dropCopy' | 'templates'>, Templ
   directory: Directory
   holds: RequestHolds
   spaceCheck: SpaceCheck
+  upgrades: { whenUpgraded: WhenUpgraded }
   sealer: Sealer
   baseUrl(): string
   compare(parentId: string, branchId: string): Promise<JsonText>
@@ -43,6 +45,7 @@ export function openBranches(deps: BranchesDeps): Service {
       taskFiles.wake()
     },
     sharesBlocks: templates.sharesBlocks,
+    whenUpgraded: deps.upgrades.whenUpgraded,
   })
   const chores = [
     { name: 'branches: delete expired', run: service.removeExpired },

@@ -18,6 +18,7 @@ import type { Paging } from '#src/planes/management/paging.ts'
 import type { Directory, Tenant } from '#src/tenancy/directory.ts'
 import type { Lifecycle } from '#src/tenancy/lifecycle.ts'
 import { insertNewProject, plainSlugFrom, shortestSlug } from '#src/tenancy/new-project.ts'
+import type { WhenUpgraded } from '#src/tenancy/upgrades.ts'
 import { checkSpace } from './space.ts'
 import * as store from './store.ts'
 
@@ -31,6 +32,7 @@ interface BranchesDeps {
   log: Log
   wake(): void
   freeForDatabases(): Promise<number | undefined>
+  whenUpgraded: WhenUpgraded
   /** Whether a copy can share blocks with the parent, and so needs little space. */
   sharesBlocks(): Promise<boolean>
   /** What turns the schema of the first project into that of the second. */
@@ -57,7 +59,9 @@ export function branchesService(deps: BranchesDeps) {
   const find = async (parentId: string, slug: string): Promise<store.BranchRow> =>
     (await store.findBranch(control, parentId, slug)) ?? throwNotFound(slug)
 
-  async function checkFits(parentRef: string, schemaOnly: boolean): Promise<void> {
+  /** A branch of a database of an older release could not be completed. */
+  async function checkCopyable(parentRef: string, schemaOnly: boolean): Promise<void> {
+    await deps.whenUpgraded(parentRef, 'owner')
     if (!(await deps.sharesBlocks())) await checkSpace(deps, { parentRef, schemaOnly })
   }
 
@@ -130,7 +134,7 @@ export function branchesService(deps: BranchesDeps) {
       const name = given.name.trim()
       const slug = plainSlugFrom(name)
       if (slug.length < shortestSlug) throw shortName()
-      await checkFits(parent.ref, given.schema_only ?? false)
+      await checkCopyable(parent.ref, given.schema_only ?? false)
       const id = crypto.randomUUID()
       const branch = {
         id,
@@ -172,7 +176,7 @@ export function branchesService(deps: BranchesDeps) {
       const { id, ref } = await owner.tenant(parentId)
       const branch = await find(id, slug)
       if (branch.status === 'creating') throw notReady(branch)
-      await checkFits(ref, branch.schema_only)
+      await checkCopyable(ref, branch.schema_only)
       const kind = branch.status === 'failed' ? 'create' : 'reset'
       await control.transaction(async session => {
         const task = { id: orderedUuid(), branchId: branch.id, parentId: id, kind } as const
