@@ -10,6 +10,8 @@ export interface PlatformRecord {
   url: string
   version: string
   started_at: string
+  /** What the operator does next, as arguments of the command line. */
+  next_command: string | null
 }
 
 /** `platform.lock`, held by the server from start to end. */
@@ -43,9 +45,15 @@ export function inspect(dataDir: string): LocalPlatform {
 
 /** Null also for a file that is incomplete or not readable. */
 export function readRecord(dataDir: string): PlatformRecord | null {
-  const { pid, url, version, started_at } = readObject(join(dataDir, 'platform.json'))
+  const { pid, url, version, started_at, next_command: next } = readObject(join(dataDir, 'platform.json'))
   if (typeof pid !== 'number' || typeof url !== 'string') return null
-  return { pid, url, version: String(version ?? ''), started_at: String(started_at ?? '') }
+  return {
+    pid,
+    url,
+    version: String(version ?? ''),
+    started_at: String(started_at ?? ''),
+    next_command: typeof next === 'string' ? next : null,
+  }
 }
 
 export function readSecrets(dataDir: string): Record<string, string> {

@@ -43,13 +43,15 @@ export async function run(args: string[]): Promise<void> {
 
 const print = (line: string) => void process.stdout.write(`${line}\n`)
 
-function printStartMessage({ url, newAdminToken, markAdminTokenShown, secretsFile }: Platform): void {
+function printStartMessage(platform: Platform): void {
+  const { url, newAdminToken, markAdminTokenShown, secretsFile, nextCommand } = platform
   const token = !newAdminToken
     ? []
     : process.stdout.isTTY
       ? ['', 'Admin token, shown this once:', `  ${newAdminToken}`, `It is kept in ${secretsFile}.`]
       : [`The admin token is in ${secretsFile}.`]
-  const lines = [`Plinth is running at ${url}`, ...token, 'Next: npx plinth projects create my-app']
+  const next = nextCommand === null ? [] : [`Next: npx plinth ${nextCommand}`]
+  const lines = [`Plinth is running at ${url}`, ...token, ...next]
   // Plain text would break a log of JSON lines.
   const stream = process.stdout.isTTY ? process.stdout : process.stderr
   stream.write(`${lines.join('\n')}\n`)

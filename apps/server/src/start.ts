@@ -5,6 +5,7 @@ import { openDatabaseServer } from '#src/database-server.ts'
 import { lockDataDirectory } from '#src/kernel/data-directory.ts'
 import type { Log } from '#src/kernel/log.ts'
 import { version } from '#src/kernel/version.ts'
+import { nextCommand } from '#src/next-command.ts'
 import { openServed } from '#src/served.ts'
 
 export interface Platform {
@@ -15,6 +16,8 @@ export interface Platform {
   newAdminToken: string | undefined
   markAdminTokenShown(): void
   secretsFile: string
+  /** What the operator does next, as arguments of the command line. */
+  nextCommand: string | null
   stop(): Promise<void>
 }
 
@@ -39,7 +42,14 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
     const served = await openServed({ config, server, controlPlaneSecret, adminToken, log })
     undo.push(() => served.close())
     const url = await served.listen().catch(error => throwListenError(error, config))
-    directory.writeRunningPlatform({ pid: process.pid, url, version, started_at: new Date().toISOString() })
+    const next = await nextCommand(served.app())
+    directory.writeRunningPlatform({
+      pid: process.pid,
+      url,
+      version,
+      started_at: new Date().toISOString(),
+      next_command: next,
+    })
     return {
       app: served.app,
       url,
@@ -49,6 +59,7 @@ export async function startPlatform(config: Config, log: Log): Promise<Platform>
           : undefined,
       markAdminTokenShown: () => directory.markAdminTokenShown(),
       secretsFile: directory.secretsFile,
+      nextCommand: next,
       stop,
     }
   } catch (error) {

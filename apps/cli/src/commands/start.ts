@@ -95,7 +95,7 @@ function running(
   { dataDir, isFirst, isDefaultTarget }: StartState,
 ): Answer {
   const { environment, screen } = context
-  const { url, version, pid } = record
+  const { url, version, pid, next_command: next } = record
   const token = setting(environment, 'DATABASE_URL')
     ? undefined
     : readSecrets(dataDir)['PLATFORM_ADMIN_TOKEN']
@@ -119,7 +119,7 @@ function running(
       ].join('\n'),
     hints: [
       ...(isDefaultTarget ? [] : [`To use it from this directory: plinth link ${url}`]),
-      'Next: plinth projects create my-app',
+      ...(next === null ? [] : [`Next: plinth ${next}`]),
     ],
   }
 }

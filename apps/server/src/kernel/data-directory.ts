@@ -26,6 +26,8 @@ export interface RunningPlatform {
   url: string
   version: string
   started_at: string
+  /** What the operator does next, as arguments of the command line. */
+  next_command: string | null
 }
 
 export interface DataDirectory {
