@@ -51,6 +51,9 @@ test('upgrade: shows the plan, executes it with --yes with progress, sizes and t
   )
   assert.match(result, /control backup +[0-9a-f-]{36}\n +control database +\S+ MB\n +took +\d[\dm. ]*s$/m)
   assert.match(drawnBy(running).at(-1)!, /^1 of 2 projects were not upgraded/, 'the progress is removed')
+  const continued = (await upgrade('-o', 'text')).stdout
+  assert.match(continued, /control database +already backed up$/m)
+  assert.match(continued, new RegExp(`^${failing!.id} .* - +auth_claims +cannot change return type`, 'm'))
   await platform.asSuperuser(failing!.ref, session => session.script('drop function auth.email()'))
   const again = await upgrade('-y')
   assert.equal(again.code, 0, again.stderr)

@@ -7,7 +7,14 @@ import { connectAsSuperuser } from './data-dir.ts'
 import { eventually } from './eventually.ts'
 import { baseUrl, type Facts, unpackOldDataDirectory } from './fixtures/old-data-directory.ts'
 import { call, type Reply } from './harness.ts'
-import { crash, manage, platformProcesses, type RunningPlatform, stop } from './platform-process.ts'
+import {
+  crash,
+  createProject,
+  manage,
+  platformProcesses,
+  type RunningPlatform,
+  stop,
+} from './platform-process.ts'
 
 const { start, newDataDir, dataDirWithProject, existingProject } = platformProcesses()
 const env = { PLATFORM_BASE_URL: baseUrl, PLATFORM_UPGRADE: 'manual' }
@@ -226,4 +233,77 @@ test('manual upgrade: if the platform cannot begin to serve, the answer has the 
     'it serves',
   )
   await assertServes({ facts, platform })
+})
+
+test('manual upgrade: one in which a project fails has ended, its plan has the reason, and a retry completes it', async () => {
+  const dataDir = await dataDirWithProject('failed-project')
+  const failing = await existingProject()
+  const before = await start({ dataDir })
+  assert.doesNotMatch(before.stderr, /^Next: /m, 'there is a project')
+  const other = await createProject(before, 'other')
+  const control = await connectAsSuperuser(dataDir)
+  await control.query(`update projects set schema_version = 'old'`)
+  await control.end()
+  for (const { id } of [failing, other]) {
+    const project = await connectAsSuperuser(dataDir, await refOf(dataDir, id))
+    await project.query(
+      `drop function auth.email(); update platform.migrations set hash = 'old' where name = 'auth_claims'`,
+    )
+    if (id === failing.id)
+      await project.query('create function auth.email() returns int language sql as $$ select 1 $$')
+    await project.end()
+  }
+  await stop(before)
+
+  const platform = await start({ dataDir, env })
+  assert.match(platform.stderr, /^Next: npx plinth upgrade$/m)
+  const { status, body } = await upgrade(platform)
+  assert.deepEqual([status, body.error?.code], [500, 'upgrade_incomplete'], JSON.stringify(body))
+  const reason = /cannot change return type/
+  const { manifest } = body
+  assert.deepEqual([manifest.status, manifest.done, manifest.pending], ['failed', [other.id], []])
+  assert.match(manifest.failed[0].error, reason)
+  const { backups } = (await manage(platform, 'GET', `/projects/${failing.id}/backups`)).body
+  assert.equal(backups[0].id, manifest.snapshots[failing.id])
+  assert.ok(manifest.started_at < backups[0].created_at, 'it began before the backups')
+  const [entry] = (await manage(platform, 'GET', '/admin/audit?action=platform.upgrade_executed')).body
+    .entries
+  assert.equal(entry.details, '1 of 2 projects are up to date, 1 failed')
+
+  const assertFailed = async (serving: RunningPlatform) => {
+    await eventually(
+      async () =>
+        /could not be upgraded; npx plinth upgrade has the reasons/.test(
+          (await manage(serving, 'GET', '/health/services')).body.warnings.join(),
+        ),
+      'the platform has tried it again',
+    )
+    const { manifest: found } = (await manage(serving, 'GET', '/admin/platform/upgrade')).body
+    assert.deepEqual(found, manifest)
+  }
+  await assertFailed(platform)
+  const { plan } = (await upgrade(platform, '')).body
+  assert.equal(plan.control_snapshot, null)
+  const planned = plan.projects.find((each: { project_id: string }) => each.project_id === failing.id)
+  assert.deepEqual([plan.projects.length, planned.snapshot, planned.migrations], [2, null, ['auth_claims']])
+  assert.match(planned.error, reason)
+  const branch = await manage(platform, 'POST', `/projects/${failing.id}/branches`, { name: 'copied' })
+  assert.deepEqual([branch.status, branch.body.error?.code], [503, 'project_upgrade_failed'])
+  assert.match(branch.body.error.message, reason)
+  await crash(platform)
+
+  const again = await start({ dataDir, env })
+  assert.doesNotMatch(again.stderr, /^Next: /m)
+  await assertFailed(again)
+  const project = await connectAsSuperuser(dataDir, await refOf(dataDir, failing.id))
+  await project.query('drop function auth.email()')
+  await project.end()
+  let complete: any
+  await eventually(async () => {
+    complete = (await manage(again, 'GET', '/admin/platform/upgrade')).body.manifest
+    return complete.status === 'done'
+  }, 'a retry has succeeded')
+  assert.deepEqual([...complete.done].sort(), [failing.id, other.id].sort())
+  assert.deepEqual([complete.id, complete.failed], [manifest.id, []])
+  assert.ok(complete.finished_at > manifest.finished_at)
 })

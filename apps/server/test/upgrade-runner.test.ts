@@ -70,8 +70,8 @@ test('upgrade: a dry run is the default, returns the plan and changes nothing', 
       projects.map(({ id }) => ({ project_id: id, migrations: ['auth_claims'], error: null })),
     )
     for (const { snapshot } of plan.projects) {
-      assert.equal(snapshot.kind, 'upgrade')
-      assert.ok(snapshot.database_bytes > 1_000_000)
+      assert.equal(snapshot!.kind, 'upgrade')
+      assert.ok(snapshot!.database_bytes > 1_000_000)
     }
   }
   assert.deepEqual(await state(projects), unchanged)
@@ -112,8 +112,8 @@ test('upgrade: execution backs everything up, upgrades all projects and returns 
   assert.deepEqual(points, [{ kind: 'upgrade', project_id: null }])
   const { entries } = await here.admin.listAudit({ query: { action: 'platform.upgrade_executed' } })
   assert.deepEqual(
-    entries.map(({ target, actor }) => [target, actor.kind]),
-    [[manifest!.id, 'admin_token']],
+    entries.map(({ target, actor, details }) => [target, actor.kind, details]),
+    [[manifest!.id, 'admin_token', '4 of 4 projects are up to date']],
   )
 
   const made = async () => [
@@ -126,11 +126,15 @@ test('upgrade: execution backs everything up, upgrades all projects and returns 
   assert.deepEqual(again.body.plan.projects, [])
   assert.equal(again.body.plan.control_snapshot, null)
   assert.deepEqual([again.body.manifest.snapshots, again.body.manifest.control_backup_id], [{}, null])
+  assert.deepEqual([...again.body.manifest.done].sort(), ids)
   assert.deepEqual(await made(), unchanged, 'a no-op')
   const after = await here.admin.listAudit({ query: { action: 'platform.upgrade_executed' } })
   assert.deepEqual(
-    after.entries.map(({ target }) => target),
-    [null, manifest!.id],
+    after.entries.map(({ target, details }) => [target, details]),
+    [
+      [null, 'nothing was pending'],
+      [manifest!.id, '4 of 4 projects are up to date'],
+    ],
     'an execution without an upgrade is audited, too',
   )
 })

@@ -30,7 +30,7 @@ const AuditEntry = Type.Object({
   }),
   action: Type.String(),
   target: Nullable(Type.String()),
-  details: Nullable(Type.String({ description: 'Why it failed, or what it found.' })),
+  details: Nullable(Type.String({ description: 'Why it failed, what it found, or its result.' })),
   project_id: Nullable(Type.String()),
   ip: Nullable(Type.String()),
   request_id: Nullable(Type.String()),

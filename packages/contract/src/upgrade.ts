@@ -30,18 +30,34 @@ export const UpgradePlan = Type.Object({
       project_id: Id,
       name: Type.String(),
       migrations: { ...Migrations, description: 'Pending migrations, and functions that are applied again.' },
-      snapshot: Type.Object({ kind: Type.Literal('upgrade'), database_bytes: Bytes }),
-      error: Nullable(Type.String({ description: 'Why its migrations cannot be read.' })),
+      snapshot: Nullable(
+        Type.Object(
+          { kind: Type.Literal('upgrade'), database_bytes: Bytes },
+          {
+            description:
+              'The backup that is made of it; null if none, because an upgrade is continued that has one or has no need of it.',
+          },
+        ),
+      ),
+      error: Nullable(
+        Type.String({
+          description:
+            'Why its migrations cannot be read, or why they failed in the upgrade that is continued.',
+        }),
+      ),
     }),
-    { description: 'All active and suspended projects, which are backed up; none if nothing is pending.' },
+    { description: 'All active and suspended projects; none if nothing is pending.' },
   ),
 })
 export type UpgradePlan = Static<typeof UpgradePlan>
 
 export const UpgradeManifest = Type.Object({
   id: Nullable(Id),
-  status: Type.Enum(['running', 'done', 'failed'] as const),
-  started_at: Timestamp,
+  status: Type.Enum(['running', 'done', 'failed'] as const, {
+    description:
+      '`failed` if it ended without all projects. It becomes `done` when retries have upgraded the others.',
+  }),
+  started_at: { ...Timestamp, description: 'Before the first backup.' },
   finished_at: Nullable(Timestamp),
   version: Type.String(),
   prior_version: Nullable(Type.String()),

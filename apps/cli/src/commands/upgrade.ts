@@ -1,7 +1,12 @@
 // Shows what an upgrade to the installed release would do, and executes it.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ReplyError } from '@plinth/contract/client.ts'
-import type { UpgradeAnswer, UpgradePlan, UpgradeProgress } from '@plinth/contract/upgrade.ts'
+import type {
+  UpgradeAnswer,
+  UpgradeManifest,
+  UpgradePlan,
+  UpgradeProgress,
+} from '@plinth/contract/upgrade.ts'
 import { openLine } from '../backups/wait.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
@@ -32,7 +37,7 @@ export async function upgrade(context: Context): Promise<Answer> {
     text: paint => planText(paint, plan),
     hints: [
       isPending(plan)
-        ? 'Nothing was changed. plinth upgrade --yes makes the backups and applies the migrations.'
+        ? 'Nothing was changed. plinth upgrade --yes executes the plan.'
         : 'Everything is up to date.',
     ],
   }
@@ -43,7 +48,7 @@ const isPending = ({ platform_migrations, projects }: UpgradePlan) =>
 
 async function execute(context: Context, platform: Platform, target: string | undefined): Promise<Answer> {
   const startedAt = performance.now()
-  const before = (await platform.upgrade.read()).manifest?.id
+  const before = (await platform.upgrade.read()).manifest
   const query = { execute: true, ...(target !== undefined && { target }) }
   let hasEnded = false
   const running: Promise<Result> = platform.upgrade
@@ -82,7 +87,7 @@ type Result = Pick<UpgradeAnswer, 'manifest'> &
 async function afterFailure(
   platform: Platform,
   error: unknown,
-  before: string | null | undefined,
+  before: UpgradeManifest | null,
 ): Promise<Result> {
   if (error instanceof ReplyError && error.code === 'upgrade_incomplete') return error.body as Result
   if (!isConnectionLost(error)) throw error
@@ -90,10 +95,15 @@ async function afterFailure(
     await sleep(pollMs)
     const { manifest, progress } = await platform.upgrade.read().catch(ignoreTemporary)
     if (progress !== null) idle = 0
-    else if (manifest !== null && manifest.id !== before && manifest.status !== 'running') return { manifest }
+    else if (manifest !== null && manifest.status !== 'running' && isOther(manifest, before))
+      return { manifest }
   }
   throw error
 }
+
+/** An upgrade that is continued keeps its id. */
+const isOther = (manifest: UpgradeManifest, before: UpgradeManifest | null) =>
+  manifest.id !== before?.id || manifest.finished_at !== before.finished_at
 
 /** 502 and 504 are answers of a proxy. */
 const isConnectionLost = (error: unknown) =>
@@ -129,14 +139,14 @@ export const progressText = (
   ].join('  ')
 
 function planText(paint: Paint, plan: UpgradePlan): string {
-  const { images, control_snapshot: control, platform_migrations: migrations } = plan
+  const { images, platform_migrations: migrations } = plan
   const parts = [
     fields(paint, [
       ['target', plan.target_version],
       ['last release', plan.current_version ?? 'unknown'],
       ['node', images.node],
       ['postgres', images.postgres],
-      ['control database', control === null ? 'up to date' : bytes(control.database_bytes)],
+      ['control database', controlText(plan)],
       ['migrations of it', migrations.length === 0 ? 'none' : migrations.join(', ')],
     ]),
   ]
@@ -144,16 +154,22 @@ function planText(paint: Paint, plan: UpgradePlan): string {
     parts.push(
       table(
         paint,
-        ['PROJECT', 'NAME', 'BACKUP', 'MIGRATIONS'],
+        ['PROJECT', 'NAME', 'BACKUP', 'MIGRATIONS', 'ERROR'],
         plan.projects.map(({ project_id, name, snapshot, migrations: pending, error }) => [
           project_id,
           name,
-          bytes(snapshot.database_bytes),
-          error === null ? pending.join(', ') : `unknown: ${error}`,
+          snapshot && bytes(snapshot.database_bytes),
+          pending.join(', '),
+          error,
         ]),
       ),
     )
   return parts.join('\n\n')
+}
+
+function controlText(plan: UpgradePlan): string {
+  if (plan.control_snapshot) return bytes(plan.control_snapshot.database_bytes)
+  return isPending(plan) ? 'already backed up' : 'up to date'
 }
 
 function manifestText(paint: Paint, { manifest, plan }: Result, seconds: number): string {

@@ -270,7 +270,7 @@ function warningsOf(outdated: readonly Outdated[]): string[] {
     ...(pending > 0 ? [`The databases of ${pending} projects are waiting to be upgraded.`] : []),
     ...(failures.length > 0
       ? [
-          `The databases of ${failures.length} projects could not be upgraded; the log has the reasons: ${names.join(', ')}`,
+          `The databases of ${failures.length} projects could not be upgraded; npx plinth upgrade has the reasons: ${names.join(', ')}`,
         ]
       : []),
   ]

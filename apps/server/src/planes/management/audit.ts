@@ -13,17 +13,19 @@ export interface AuditRecord {
   projectId: string | null
   ip: string
   requestId: string
+  /** What happened, as a sentence. */
+  details?: string
 }
 export type Audit = (record: AuditRecord) => Promise<void>
 
 export const createAudit =
   (control: Database, log: Log): Audit =>
-  async ({ actor, action, target, projectId, ip, requestId }) => {
+  async ({ actor, action, target, projectId, ip, requestId, details = null }) => {
     const [id, label] = nameOf(actor)
     await control
       .run(sql`
-        insert into audit (actor_kind, actor_id, actor_label, action, target, project_id, ip, request_id)
-        values (${actor.kind}, ${id}, ${label}, ${action}, ${target}, ${projectId}, ${ip}, ${requestId})`)
+        insert into audit (actor_kind, actor_id, actor_label, action, target, project_id, ip, request_id, details)
+        values (${actor.kind}, ${id}, ${label}, ${action}, ${target}, ${projectId}, ${ip}, ${requestId}, ${details})`)
       .catch(error => log.error({ err: error, action, id: requestId }, 'could not write an audit entry'))
   }
 

@@ -20,13 +20,14 @@ export function backUpBeforeMigration(
   deriveKey: DeriveKey,
   dataDir: string,
 ): AroundMigration {
-  let begun: { controlBackupId: string; prior: store.Release | undefined } | undefined
+  let begun: { controlBackupId: string; prior: store.Release | undefined; startedAt: string } | undefined
   return {
     async before(session, cluster, missing) {
       await checkNotNewer(session, cluster)
       if (missing.length === 0) return
       // A backup that is encrypted with another secret could not be restored with the right one.
       await checkSecret(session, deriveKey)
+      const startedAt = await store.readClock(session)
       const source = { address: cluster.address, database: cluster.control, dataDir }
       const needed = await store.listNeededBackups(session)
       const { id } = await backups
@@ -37,7 +38,7 @@ export function backUpBeforeMigration(
             { cause },
           )
         })
-      begun = { controlBackupId: id, prior: await store.findRelease(session) }
+      begun = { controlBackupId: id, prior: await store.findRelease(session), startedAt }
     },
     async within(session) {
       if (!begun) return

@@ -11,7 +11,7 @@ import { version } from '#src/kernel/version.ts'
 import type { Cluster } from '#src/tenancy/cluster.ts'
 import { noteRestorePoint } from '#src/tenancy/restore-points.ts'
 import { SnapshotFailed, type Upgrades, whileUpgrading } from '#src/tenancy/upgrades.ts'
-import { isPending, readPlan } from './plan.ts'
+import { isPending, type Pending, readPlan } from './plan.ts'
 import { withoutReasons } from './record.ts'
 import * as store from './store.ts'
 
@@ -54,8 +54,11 @@ export async function executeUpgrade(
   report: Report,
 ): Promise<Executed> {
   const { control, cluster, controlBackups, log } = stage
-  const { plan, projects } = await readPlan(control, cluster)
-  if (!isPending(plan)) return { plan, manifest: emptyManifest(plan, await store.findRelease(control)) }
+  const startedAt = await store.readClock(control)
+  const pending = await readPlan(control, cluster)
+  const { plan, projects, unsaved } = pending
+  const prior = await store.findRelease(control)
+  if (!isPending(plan)) return { plan, manifest: newManifest(pending, prior, startedAt) }
   const outdated = projects.filter(project => project.is_outdated)
   let progress: UpgradeProgress = {
     step: 'control backup',
@@ -73,8 +76,8 @@ export async function executeUpgrade(
     progress: (_, bytes) => show({ bytes: progress.bytes + bytes }),
   }
   show({})
-  const begun = await beginManifest(control, plan, projects)
-  const { manifest, isContinued } = begun
+  const manifest = beginManifest(pending, prior, startedAt)
+  const isContinued = pending.continued !== undefined
   const id = manifest.id!
   let made: string | undefined
 
@@ -101,8 +104,6 @@ export async function executeUpgrade(
       ).id
       manifest.control_backup_id = made
     }
-    // Those that a continued upgrade has backed up may have been changed by it since.
-    const unsaved = (isContinued ? outdated : projects).filter(({ id }) => !(id in manifest.snapshots))
     show({ total: unsaved.length })
     await stage.takeSnapshots(
       made,
@@ -130,7 +131,7 @@ export async function executeUpgrade(
   show({ step: 'migration', project_id: null, done: 0, total: outdated.length, bytes: 0 })
   try {
     await stage.migrate(
-      session => record(session, cluster, begun, plan, projects),
+      session => record(session, cluster, pending, prior, manifest),
       async upgrades => {
         for (const project of outdated) {
           const { id: projectId } = project
@@ -158,41 +159,17 @@ export async function executeUpgrade(
   return { plan, manifest: await finish(stage, manifest) }
 }
 
-interface Begun {
-  manifest: UpgradeManifest
-  prior: store.Release | undefined
-  /** An upgrade to this release has begun before and did not complete. */
-  isContinued: boolean
-}
-
-async function beginManifest(
-  control: Database,
-  plan: UpgradePlan,
-  projects: readonly store.ServedProject[],
-): Promise<Begun> {
-  const prior = await store.findRelease(control)
-  // Its backup of the control database is one of before the migrations only if all of them are applied.
-  const unfinished =
-    plan.platform_migrations.length === 0 ? await store.findUnfinished(control, version) : undefined
-  const manifest = unfinished
-    ? (await store.findManifest(control, unfinished))!
-    : { ...emptyManifest(plan, prior), id: orderedUuid() }
-  const idsOf = (isOutdated: boolean) =>
-    projects.filter(({ is_outdated }) => is_outdated === isOutdated).map(({ id }) => id)
-  const pending = idsOf(true)
-  return {
-    isContinued: unfinished !== undefined,
-    prior,
-    manifest: {
-      ...manifest,
-      status: 'running',
-      finished_at: null,
-      snapshots: unfinished ? Object.fromEntries(await store.findSnapshots(control, unfinished)) : {},
-      done: unfinished ? manifest.done.filter(id => !pending.includes(id)) : idsOf(false),
-      failed: [],
-      pending,
-    },
-  }
+function beginManifest(
+  pending: Pending,
+  prior: store.Release | undefined,
+  startedAt: string,
+): UpgradeManifest {
+  const { continued, projects } = pending
+  const outdated = projects.filter(project => project.is_outdated).map(({ id }) => id)
+  const manifest = continued
+    ? { ...continued, done: continued.done.filter(id => !outdated.includes(id)) }
+    : { ...newManifest(pending, prior, startedAt), id: orderedUuid() }
+  return { ...manifest, status: 'running', finished_at: null, failed: [], pending: outdated }
 }
 
 /** Another node may have upgraded the project since the plan was read. Its backup is the one of before that. */
@@ -213,20 +190,21 @@ const takeOne = (
 async function record(
   session: Session,
   cluster: Cluster,
-  { manifest, prior, isContinued }: Begun,
-  plan: UpgradePlan,
-  projects: readonly store.ServedProject[],
+  { plan, projects, continued }: Pending,
+  prior: store.Release | undefined,
+  manifest: UpgradeManifest,
 ): Promise<void> {
   const id = manifest.id!
   const controlBackupId = manifest.control_backup_id!
   await store.lockUpgrades(session)
-  if (isContinued) await store.continueUpgrade(session, id, controlBackupId)
+  if (continued) await store.continueUpgrade(session, id, controlBackupId)
   else {
     await noteRestorePoint(session, 'upgrade', null)
-    await store.insertUpgrade(session, { id, version, prior, controlBackupId })
+    const startedAt = manifest.started_at
+    await store.insertUpgrade(session, { id, version, prior, controlBackupId, startedAt })
   }
   const ids = projects.map(project => project.id)
-  await store.insertProjects(session, id, isContinued ? manifest.pending : ids)
+  await store.insertProjects(session, id, continued ? manifest.pending : ids)
   await store.resetFailed(session, id)
   await store.recordUpgraded(session, id, cluster.projectVersion)
   for (const [projectId, backupId] of Object.entries(manifest.snapshots))
@@ -258,25 +236,29 @@ async function finish(
 }
 
 async function readEnd(control: Database, id: string, status?: 'failed'): Promise<UpgradeManifest> {
-  const ended = status ?? ((await store.isComplete(control, id)) ? 'done' : 'failed')
+  const ended = status ?? ((await store.findOutcome(control, id)) === 'done' ? 'done' : 'failed')
   await store.finishUpgrade(control, id, ended)
   return (await store.findManifest(control, id))!
 }
 
-function emptyManifest(plan: UpgradePlan, prior: store.Release | undefined): UpgradeManifest {
-  const now = new Date().toISOString()
+/** That of an execution with nothing to do, or as it begins. */
+function newManifest(
+  { plan, current }: Pending,
+  prior: store.Release | undefined,
+  startedAt: string,
+): UpgradeManifest {
   return {
     id: null,
     status: 'done',
-    started_at: now,
-    finished_at: now,
+    started_at: startedAt,
+    finished_at: startedAt,
     version: plan.target_version,
     prior_version: prior?.version ?? null,
     prior_images: prior?.images ?? null,
     snapshots: {},
     snapshot_bytes: {},
     control_backup_id: null,
-    done: [],
+    done: [...current],
     failed: [],
     pending: [],
   }

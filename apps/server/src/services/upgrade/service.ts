@@ -1,6 +1,6 @@
 // Plans and executes upgrades on request, and records those that the start of a new release begins.
 
-import type { UpgradeAnswer, UpgradeProgress } from '@plinth/contract/upgrade.ts'
+import type { UpgradeAnswer, UpgradeManifest, UpgradeProgress } from '@plinth/contract/upgrade.ts'
 import { Refusal } from '#src/kernel/errors.ts'
 import { orderedUuid } from '#src/kernel/ordered-uuid.ts'
 import { withClient } from '#src/kernel/postgres/database.ts'
@@ -58,7 +58,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
 
   /** Returns why the platform does not serve after the upgrade, if it does not. */
   async function execute(
-    onEnd: (id: string | null) => Promise<void>,
+    onEnd: (manifest: UpgradeManifest) => Promise<void>,
   ): Promise<Executed & { unserved?: string }> {
     if (running) throw busy()
     running = whileAlone(() =>
@@ -68,7 +68,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
     )
     try {
       const executed = await running
-      await onEnd(executed.manifest.id)
+      await onEnd(executed.manifest)
       if (executed.problem !== undefined) return executed
       return await whenDone().then(
         () => executed,
@@ -84,6 +84,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
   }
 
   async function recordStart(): Promise<void> {
+    const startedAt = await store.readClock(control)
     const projects = await store.listOutdated(control, cluster.projectVersion)
     const release = { version, images: await currentImages(control) }
     const id = await control.transaction(async session => {
@@ -92,34 +93,36 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
       const unfinished = await store.findUnfinished(session, version)
       const id = unfinished ?? (projects.length > 0 ? orderedUuid() : undefined)
       if (id !== undefined && projects.length > 0) {
-        if (unfinished) await store.continueUpgrade(session, id, undefined)
-        else {
+        if (!unfinished) {
           await noteRestorePoint(session, 'upgrade', null)
           const prior = await store.findRelease(session)
-          await store.insertUpgrade(session, { id, version, prior, controlBackupId: undefined })
+          await store.insertUpgrade(session, { id, version, prior, controlBackupId: undefined, startedAt })
           await store.insertAudit(session, id)
         }
         const ids = projects.map(project => project.id)
         await store.insertProjects(session, id, ids)
+        // One in which all other projects failed has ended, although they are retried.
+        if ((await store.findOutcome(session, id)) === 'running')
+          await store.continueUpgrade(session, id, undefined)
       }
       await store.saveRelease(session, release)
       return id
     })
-    if (id !== undefined) await finishIfComplete(id)
+    if (id !== undefined) await finishIfEnded(id)
   }
 
   async function recordEnd(projectId: string, reason: string | undefined): Promise<void> {
     const id = await store.findLast(control)
     if (!id) return
     await store.recordProject(control, id, projectId, reason)
-    await finishIfComplete(id)
+    await finishIfEnded(id)
   }
 
-  async function finishIfComplete(id: string): Promise<void> {
+  async function finishIfEnded(id: string): Promise<void> {
     // A crash after the upgrade of a project can lose the record of it.
     await store.recordUpgraded(control, id, cluster.projectVersion)
-    if (!(await store.isComplete(control, id))) return
-    await store.finishUpgrade(control, id, 'done')
+    const outcome = await store.findOutcome(control, id)
+    if (outcome === 'running' || !(await store.finishUpgrade(control, id, outcome))) return
     await controlBackups.writeRecord(id, withoutReasons((await store.findManifest(control, id))!))
   }
 
@@ -130,10 +133,13 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
     },
 
     /**
-     * Goes on to its end if the client disconnects. `onEnd` runs before the answer, with the id of the upgrade, or null if
-     * nothing was pending.
+     * Goes on to its end if the client disconnects. `onEnd` runs before the answer. The manifest has no id if nothing was
+     * pending.
      */
-    async execute(target: string | undefined, onEnd: (id: string | null) => Promise<void>): Promise<Outcome> {
+    async execute(
+      target: string | undefined,
+      onEnd: (manifest: UpgradeManifest) => Promise<void>,
+    ): Promise<Outcome> {
       await checkRelease(target)
       const { plan, manifest, problem, unserved } = await execute(onEnd)
       const body = { executed: true, plan, manifest }

@@ -49,6 +49,10 @@ export const readServer = async (control: Session) =>
   (await control.row<{ postgres: string; bytes: number }>(sql`
     select current_setting('server_version') as postgres, pg_database_size(current_database())::float8 as bytes`))!
 
+/** The clock of the database, as in the other times of a record. */
+export const readClock = async (session: Session) =>
+  (await session.row<{ now: string }>(sql`select clock_timestamp() as now`))!.now
+
 export const hasDatabase = async (session: Session, name: string) =>
   (await session.row(sql`select from pg_database where datname = ${name}`)) !== undefined
 
@@ -85,6 +89,7 @@ export interface NewUpgrade {
   version: string
   prior: Release | undefined
   controlBackupId: string | undefined
+  startedAt: string
 }
 
 /** For as long as the session lives. */
@@ -128,17 +133,21 @@ export const insertAudit = (session: Session, id: string) =>
     insert into audit (actor_kind, actor_label, action, target)
     values ('system', 'platform', 'platform.upgrade_executed', ${id})`)
 
-/** Those that a crash has interrupted end with it. */
+/**
+ * Those that a crash has interrupted end with it. Another node may have recorded one since this one started, and the last
+ * that is recorded has to be the last by time.
+ */
 export async function insertUpgrade(
   session: Session,
-  { id, version, prior, controlBackupId }: NewUpgrade,
+  { id, version, prior, controlBackupId, startedAt }: NewUpgrade,
 ): Promise<void> {
   await session.run(
     sql`update upgrades set status = 'failed', finished_at = clock_timestamp() where status = 'running'`,
   )
   await session.run(sql`
-    insert into upgrades (id, version, prior_version, prior_images, control_backup_id)
-    values (${id}, ${version}, ${prior?.version ?? null}, ${JSON.stringify(prior?.images ?? null)}, ${controlBackupId ?? null})`)
+    insert into upgrades (id, version, prior_version, prior_images, control_backup_id, started_at)
+    values (${id}, ${version}, ${prior?.version ?? null}, ${JSON.stringify(prior?.images ?? null)}, ${controlBackupId ?? null},
+            greatest(${startedAt}::timestamptz, (select max(started_at) + interval '1 ms' from upgrades)))`)
 }
 
 /** The backup of the control database that an earlier attempt has made stays the one to go back to. */
@@ -180,19 +189,22 @@ export const recordUpgraded = (session: Session, upgradeId: string, schemaVersio
      where u.upgrade_id = ${upgradeId} and u.status <> 'done' and p.id = u.project_id
        and p.schema_version = ${schemaVersion}`)
 
-export const finishUpgrade = (session: Session, id: string, status: 'done' | 'failed') =>
-  session.run(sql`
-    update upgrades set status = ${status}, finished_at = clock_timestamp() where id = ${id} and status <> 'done'`)
+/** Returns whether it had not ended like this before. Retries that fail do not change the time of the end. */
+export const finishUpgrade = async (session: Session, id: string, status: 'done' | 'failed') =>
+  (await session.run(sql`
+    update upgrades set status = ${status}, finished_at = clock_timestamp()
+     where id = ${id} and status not in ('done', ${status})`)) > 0
 
 export const findLast = async (session: Session) =>
   (await session.row<{ id: string }>(sql`select id from upgrades order by started_at desc limit 1`))?.id
 
-/** True if every project is upgraded that still exists. */
-export const isComplete = async (session: Session, id: string) =>
-  (await session.row(sql`
-    select from upgrade_projects u where upgrade_id = ${id} and status <> 'done' and exists (
-      select from projects p where p.id = u.project_id and p.status in ('creating', 'active', 'suspended')) limit 1`)) ===
-  undefined
+/** Pending projects come before failed ones. A deleted project does not count. */
+export const findOutcome = async (session: Session, id: string) =>
+  (await session.row<{ outcome: 'running' | 'failed' | 'done' }>(sql`
+    select case when bool_or(u.status = 'pending') then 'running' when bool_or(u.status = 'failed') then 'failed'
+                else 'done' end as outcome
+      from upgrade_projects u join projects p on p.id = u.project_id
+     where u.upgrade_id = ${id} and p.status in ('creating', 'active', 'suspended')`))!.outcome
 
 /** The given one, or the last one. */
 export const findManifest = async (control: Session, id?: string): Promise<UpgradeManifest | undefined> =>
