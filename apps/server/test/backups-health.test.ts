@@ -57,9 +57,8 @@ test('backups: a schedule whose newest backup has failed, and is late, is in hea
       update backup_settings set enabled = ${enabled}, next_run_at = now() + interval '1 day' where project_id = ${project.id}`)
     return project
   }
-  const failedWarning = 'The newest backup of 1 projects has failed. Its error says why.'
-  const overdueWarning =
-    '1 projects have no backup within twice their interval. The list of backups says why.'
+  const failedWarning = 'The newest backup of 1 project has failed. Its error says why.'
+  const overdueWarning = '1 project has no backup within twice its interval. The list of backups says why.'
 
   // Without a schedule nobody expects backups.
   await projectWith(30, false)

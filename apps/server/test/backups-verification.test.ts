@@ -57,7 +57,7 @@ test('backups: a verification that is overdue is in health and in metrics', asyn
     update backups set verified_at = now() - interval '15 days', finished_at = now() - interval '20 days' where id = ${id}`)
   await project.backups.configure({ params, body: { verify_enabled: true } })
   const looking = await startPlatform({ beside: platform })
-  const warning = `1 backups were not verified within twice their interval: ${id} of project ${project.id}`
+  const warning = `1 backup was not verified within twice its interval: ${id} of project ${project.id}`
   try {
     await eventually(async () => {
       const { body } = await looking.call('GET', '/health/services')

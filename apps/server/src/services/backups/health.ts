@@ -29,10 +29,13 @@ const maxProblemText = 2000
 
 const sentences: Record<Unverified['kind'], (count: number) => string> = {
   unverifiable: count =>
-    `${count} backups cannot be verified. Their verify_error says why; make new backups now`,
+    `${counted(count, 'backup')} cannot be verified. ${count === 1 ? 'Its verify_error says why; make a new backup' : 'Their verify_error says why; make new backups'} now`,
   interrupted: count =>
-    `The verification of ${count} backups was interrupted. Their verify_error says why; each is tried again every hour`,
-  unverified: count => `${count} backups were not verified within twice their interval`,
+    `The verification of ${counted(count, 'backup')} was interrupted. ${count === 1 ? 'Its verify_error says why; it' : 'Their verify_error says why; each'} is tried again every hour`,
+  unverified: count =>
+    count === 1
+      ? '1 backup was not verified within twice its interval'
+      : `${count} backups were not verified within twice their interval`,
 }
 
 const units: [number, string][] = [
@@ -48,7 +51,12 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
   let differences: DifferenceCounts = {}
   const countOf = (...kinds: Unverified['kind'][]) =>
     unverified.reduce((sum, { kind, count }) => sum + (kinds.includes(kind) ? count : 0), 0)
-  const gauge = (name: string, help: string, read: () => number | undefined, labels: Labels = {}): Metric => ({
+  const gauge = (
+    name: string,
+    help: string,
+    read: () => number | undefined,
+    labels: Labels = {},
+  ): Metric => ({
     name,
     type: 'gauge',
     help,
@@ -63,9 +71,13 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
         ({ kind, count, named }) =>
           `${sentences[kind](count)}: ${[...named, ...(count > named.length ? ['…'] : [])].join(', ')}`,
       ),
-      ...(failed > 0 ? [`The newest backup of ${failed} projects has failed. Its error says why.`] : []),
+      ...(failed > 0
+        ? [`The newest backup of ${counted(failed, 'project')} has failed. Its error says why.`]
+        : []),
       ...(overdue > 0
-        ? [`${overdue} projects have no backup within twice their interval. The list of backups says why.`]
+        ? [
+            `${counted(overdue, 'project')} ${overdue === 1 ? 'has no backup within twice its' : 'have no backup within twice their'} interval. The list of backups says why.`,
+          ]
         : []),
       ...(scheduled > 0 && isBesideFiles
         ? [
@@ -141,6 +153,8 @@ export function createBackupHealth(control: Database, isBesideFiles: boolean) {
     ] satisfies Metric[],
   }
 }
+
+const counted = (count: number, what: string) => `${count} ${what}${count === 1 ? '' : 's'}`
 
 /** In the largest unit of which there are two. */
 function shownAge(seconds: number): string {
