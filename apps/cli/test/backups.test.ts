@@ -112,33 +112,83 @@ test('backup restore, restores and undo: replace the state, and put it back', as
     /^ID +BACKUP +STATUS +CREATED +TOOK +SIZE +.* STATE BEFORE\n\S{36} +\S{36} +done +.{16} +\d[\dm. ]*s +\S+ kB /,
   )
 
-  assert.match((await text('undo', restoreId!))[0], /^Undone in \S+s\. /)
+  const unconfirmed = await failed('undo', restoreId!)
+  assert.equal(unconfirmed.code, 'confirmation_missing')
+  assert.match(unconfirmed.message, /discards what has changed in the project since then/)
+  assert.deepEqual(await names(project), ['kept'])
+  assert.match((await text('undo', restoreId!, '--yes'))[0], /^Undone in \S+s\. /)
   assert.deepEqual(await names(project), ['later'])
-  const twice = await failed('undo', restoreId!)
+  const twice = await failed('undo', restoreId!, '--yes')
   assert.equal(twice.code, 'restore_not_undoable')
   assert.match(twice.suggestion, /plinth backup restores/)
 })
 
-test('backup restore: a terminal is asked first', async () => {
+test('backup restore and undo: a terminal is asked first', async () => {
   const { done, project, env, cwd } = await commands()
   await project.sql(`create table notes (name text); insert into notes values ('kept')`)
   const { id } = await done('create')
-  const stream = () => Object.assign(new PassThrough(), { isTTY: true, columns: 100 })
-  const [stdin, stdout, stderr] = [stream(), stream(), stream()]
-  stdin.write('n\n')
-  const code = await run(['backup', 'restore', id], {
-    env: { ...env, NO_COLOR: '1' },
-    cwd,
-    stdin,
-    stdout,
-    stderr,
-    interruption: () => new AbortController().signal,
-    temporaryFiles: new Set(),
-  })
-  const shown = String(stderr.read())
-  assert.equal(code, 1)
-  assert.match(shown, /gets the state of \d{4}-.*24 hours.*Restore it\? \[y\/N\].*Nothing was restored/s)
+  async function answerNo(...args: string[]): Promise<string> {
+    const stream = () => Object.assign(new PassThrough(), { isTTY: true, columns: 100 })
+    const [stdin, stdout, stderr] = [stream(), stream(), stream()]
+    stdin.write('n\n')
+    const code = await run(['backup', ...args], {
+      env: { ...env, NO_COLOR: '1' },
+      cwd,
+      stdin,
+      stdout,
+      stderr,
+      interruption: () => new AbortController().signal,
+      temporaryFiles: new Set(),
+    })
+    const shown = String(stderr.read())
+    assert.equal(code, 1, shown)
+    return shown
+  }
+  assert.match(
+    await answerNo('restore', id),
+    /gets the state of \d{4}-.*24 hours.*Restore it\? \[y\/N\].*Nothing was restored/s,
+  )
   assert.deepEqual((await done('restores')).restores, [])
+
+  const restored = await done('restore', id, '--yes')
+  const { body } = await platform.call('GET', `/api/v1/projects/${project.id}`, {
+    token: platform.adminToken,
+  })
+  assert.match(
+    await answerNo('undo', restored.id),
+    new RegExp(
+      `^${body.name} \\(${body.slug}\\) gets the state before .* \\d{4}-.*is discarded.*Undo it\\? \\[y/N\\].*Nothing was changed`,
+      's',
+    ),
+  )
+  assert.equal((await done('restores')).restores[0].status, 'done')
+})
+
+test('backup create: says nothing of a verification that it has waited for', async () => {
+  const { text, project } = await commands()
+  await project.sql(`create table notes (name text); insert into notes values ('kept')`)
+  const [stdout, stderr] = await text('create')
+  const isVerified = /^ {2}verified +\d{4}-/m.test(stdout)
+  assert.equal(stderr.includes('plinth backup verify'), !isVerified, stdout + stderr)
+})
+
+test('backup restore: the backup of a deleted project can be restored as a new one only', async () => {
+  const { done, text, failed, project, env } = await commands()
+  const { id } = await done('create')
+  await project.sql('create table notes (name text)')
+  const deleted = await plinth(['projects', 'delete', project.id, '--yes'], { env })
+  assert.equal(deleted.code, 0, deleted.stdout)
+  const refused = await failed('restore', id, '--yes')
+  assert.equal(refused.code, 'project_not_found')
+  assert.match(refused.message, /^The project is deleted/)
+  assert.ok(
+    refused.suggestion.endsWith(`plinth backup restore ${id} --project ${project.id} --as-new <name>`),
+    refused.suggestion,
+  )
+  const made = await done('restore', id, '--as-new', 'Again')
+  assert.match((await text('restores'))[0], new RegExp(` new project ${made.id}\\n$`))
+  await platform.app.control.script(`update restores set status = 'failed' where id = '${made.restore.id}'`)
+  assert.match((await text('restores'))[0], / no project was made\n$/)
 })
 
 test('backup: a damaged backup and a store that cannot be written end with 1 and the reason', async () => {
@@ -195,7 +245,7 @@ test('backup settings: shows them, and changes those that are given', async () =
   const usual = await done('settings')
   assert.deepEqual([usual.enabled, usual.retain_days, usual.interval_minutes], [false, null, 1440])
   const [shown, hint] = await text('settings')
-  assert.match(shown, /^ {2}backups +only on demand\n {2}kept +7 days\n {2}verification +every 7d 0h/)
+  assert.match(shown, /^ {2}backups +only on demand\n {2}kept +7 days\n {2}verification +every 7d$/m)
   assert.match(hint, /plinth backup settings --enabled true/)
   const flags = ['--verify-enabled', 'false', '--retain-days', '30', '--retain-count', '10']
   assert.deepEqual(await done('settings', ...flags, '--verify-interval-minutes', '15'), {
@@ -217,12 +267,19 @@ test('backup settings: shows them, and changes those that are given', async () =
     'true',
     '--interval-minutes',
     '60',
+    '--verify-enabled',
+    'true',
+    '--verify-interval-minutes',
+    '1501',
   )
   assert.deepEqual(
     [changed.retain_days, changed.retain_count, changed.enabled, changed.interval_minutes],
     [null, 10, true, 60],
   )
-  assert.match((await text('settings'))[0], /^ {2}backups +every 1h 0m \(60 minutes\)/)
+  assert.match(
+    (await text('settings'))[0],
+    /^ {2}backups +every 1h\n(.*\n) {2}verification +every 1d 1h 1m$/m,
+  )
 })
 
 test('backup: ids the project does not have', async () => {
@@ -230,7 +287,7 @@ test('backup: ids the project does not have', async () => {
   for (const [args, code, words] of [
     [['verify', unknown], 'backup_not_found', /plinth backup list/],
     [['restore', unknown, '-y'], 'backup_not_found', /plinth backup list/],
-    [['undo', unknown], 'restore_not_found', /plinth backup restores/],
+    [['undo', unknown, '-y'], 'restore_not_found', /plinth backup restores/],
   ] as const) {
     const error = await failed(...args)
     assert.equal(error.code, code)

@@ -92,7 +92,7 @@ test('pitr: restore-points, a dry run, a recovery, its cutover and undo, and the
   assert.deepEqual(await notes(), [1])
   const [, restore = ''] = /plinth backup undo (\S{36})$/m.exec(cutover.stderr()) ?? []
   assert.match((await text('backup', 'restores'))[0], new RegExp(`^${restore} +${job} +done .* kB `, 'm'))
-  await done('backup', 'undo', restore)
+  await done('backup', 'undo', restore, '--yes')
   assert.deepEqual(await notes(), [1, 2])
   assert.match(
     (await text('pitr', 'jobs'))[0],

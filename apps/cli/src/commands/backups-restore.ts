@@ -1,8 +1,9 @@
 // Restores backups, lists restores and undoes them.
-import type { Backup, Restore } from '@plinth/contract/backups.ts'
+import type { Restore } from '@plinth/contract/backups.ts'
 import { backupIn, findBackup, findRestore, type ProjectOf } from '../backups/find.ts'
 import { waitFor } from '../backups/wait.ts'
 import type { Answer, Context } from '../context.ts'
+import { explain } from '../explain.ts'
 import { Failure } from '../failure.ts'
 import { everyPage } from '../page.ts'
 import { bytes, clean, fields, minute, type Paint, table } from '../print.ts'
@@ -12,21 +13,25 @@ import { checkedId } from '../webhooks/given.ts'
 import { sentence, tookOf } from './backups.ts'
 
 export async function restore(context: Context): Promise<Answer> {
-  const { given, screen } = context
+  const { given } = context
   const backupId = backupIn(given.operands)
   const name = given.values['as-new']
   if (name !== undefined) return restoreAsNew(context, backupId, name)
-  const isConfirmed = given.switches.has('yes')
-  if (!isConfirmed && !screen.isInteractive)
-    throw new Failure(
-      'confirmation_missing',
-      `Restoring ${backupId} replaces the present state of the project. It needs a confirmation, and there is no terminal to ask for it.`,
-      'Run it again with --yes.',
-    )
+  const isConfirmed = isConfirmedBefore(
+    context,
+    `Restoring ${backupId} replaces the present state of the project.`,
+  )
   const project = await openProject(context)
-  if (!isConfirmed) await confirm(context, project, await findBackup(project, backupId))
-  const params = { id: project.id, backup_id: backupId }
-  const { restore: started } = await project.platform.backups.restore({ params, body: null })
+  const started = await beginRestore(context, project, backupId, isConfirmed).catch(error => {
+    const { code, message } = explain(error, context)
+    if (code !== 'project_not_found') throw error
+    throw new Failure(
+      code,
+      message,
+      `If the project is deleted, restore its backup as a new one: plinth backup restore ${backupId} --project ${project.id} --as-new <name>`,
+      error,
+    )
+  })
   if (given.switches.has('no-wait')) return begun(started)
   const { ended } = await waitFor(context, 'Restore', () => findRestore(project, started.id))
   if (ended.status === 'failed')
@@ -43,6 +48,21 @@ export async function restore(context: Context): Promise<Answer> {
       `To put the state before back, until ${minute(ended.undo_until)}: plinth backup undo ${ended.id}`,
     ],
   }
+}
+
+async function beginRestore(
+  context: Context,
+  project: ProjectOf,
+  backupId: string,
+  isConfirmed: boolean,
+): Promise<Restore> {
+  if (!isConfirmed) {
+    const { created_at: time, bytes: size } = await findBackup(project, backupId)
+    const effect = `gets the state of ${minute(time)} (${bytes(size)}). What has changed since then is kept for 24 hours, and as a backup.`
+    await confirm(context, project, effect, ['Restore it?', 'Nothing was restored.'])
+  }
+  const params = { id: project.id, backup_id: backupId }
+  return (await project.platform.backups.restore({ params, body: null })).restore
 }
 
 async function restoreAsNew(context: Context, backupId: string, name: string): Promise<Answer> {
@@ -89,15 +109,30 @@ async function restoreAsNew(context: Context, backupId: string, name: string): P
   }
 }
 
-async function confirm(context: Context, { platform, id }: ProjectOf, backup: Backup): Promise<void> {
+/** By --yes. Otherwise a terminal is asked, so without one this is the end, before any request. */
+function isConfirmedBefore({ given, screen }: Context, effect: string): boolean {
+  const isConfirmed = given.switches.has('yes')
+  if (!isConfirmed && !screen.isInteractive)
+    throw new Failure(
+      'confirmation_missing',
+      `${effect} It needs a confirmation, and there is no terminal to ask for it.`,
+      'Run it again with --yes.',
+    )
+  return isConfirmed
+}
+
+async function confirm(
+  context: Context,
+  { platform, id }: ProjectOf,
+  effect: string,
+  [question, refusal]: readonly [string, string],
+): Promise<void> {
   const { ask } = await import('../prompt.ts')
   const { name, slug } = await platform.projects.read({ params: { id } })
-  context.screen.hint(
-    `${clean(name)} (${slug}) gets the state of ${minute(backup.created_at)} (${bytes(backup.bytes)}). What has changed since then is kept for 24 hours, and as a backup.`,
-  )
-  const typed = await ask(context, 'Restore it? [y/N] ')
+  context.screen.hint(`${clean(name)} (${slug}) ${effect}`)
+  const typed = await ask(context, `${question} [y/N] `)
   if (!/^y(es)?$/i.test(typed.trim()))
-    throw new Failure('confirmation_mismatch', 'Nothing was restored.', 'Answer y, or run it with --yes.')
+    throw new Failure('confirmation_mismatch', refusal, 'Answer y, or run it with --yes.')
 }
 
 const begun = (started: Restore): Answer => ({
@@ -109,7 +144,16 @@ const begun = (started: Restore): Answer => ({
 export async function undo(context: Context): Promise<Answer> {
   const { given } = context
   const restoreId = checkedId(given.operands['restore']!, 'restore', 'plinth backup restores shows the ids.')
+  const isConfirmed = isConfirmedBefore(
+    context,
+    `Undoing the restore ${restoreId} discards what has changed in the project since then, and can be done only once.`,
+  )
   const project = await openProject(context)
+  if (!isConfirmed) {
+    const { created_at: begunAt, finished_at: endedAt } = await findRestore(project, restoreId)
+    const effect = `gets the state before the restore of ${minute(endedAt ?? begunAt)}. What has changed since then is discarded; to keep it, run plinth backup create first. A restore can be undone only once.`
+    await confirm(context, project, effect, ['Undo it?', 'Nothing was changed.'])
+  }
   const params = { id: project.id, restore_id: restoreId }
   const { restore: started } = await project.platform.backups.undo({ params })
   if (given.switches.has('no-wait')) return begun(started)
@@ -159,7 +203,7 @@ export async function list(context: Context): Promise<Answer> {
               tookOf(each),
               sizeOf(each),
               minute(each.undo_until),
-              each.before_backup_id ?? `new project ${each.new_project_id}`,
+              stateBefore(each),
             ]),
           ),
   }
@@ -169,6 +213,11 @@ const sizeOf = ({ bytes: count }: Restore) => (count === null ? null : bytes(cou
 
 const stateOf = ({ status, progress }: Restore): string =>
   progress === null ? status : `${status}, ${progress.step} ${bytes(progress.bytes)}`
+
+/** A restore as a new project has none. One that has failed has removed the new project. */
+const stateBefore = (each: Restore): string =>
+  each.before_backup_id ??
+  (each.status === 'failed' ? 'no project was made' : `new project ${each.new_project_id}`)
 
 const restoreText = (paint: Paint, each: Restore): string =>
   fields(paint, [

@@ -3,7 +3,7 @@ import type { BackupSettings } from '@plinth/contract/backups.ts'
 import type { Given } from '../arguments.ts'
 import type { Answer, Context } from '../context.ts'
 import { Failure } from '../failure.ts'
-import { duration, fields, type Paint } from '../print.ts'
+import { fields, type Paint } from '../print.ts'
 import { openProject } from '../project.ts'
 
 export async function settings(context: Context): Promise<Answer> {
@@ -73,7 +73,22 @@ const settingsText = (paint: Paint, now: BackupSettings): string =>
     ],
   ])
 
-const interval = (minutes: number): string => `${duration(minutes * 60)} (${minutes} minutes)`
+const intervalUnits = [
+  [24 * 60, 'd'],
+  [60, 'h'],
+  [1, 'm'],
+] as const
+
+/** Exactly, such as `7d` or `1h 30m`. */
+function interval(minutes: number): string {
+  let left = minutes
+  const parts: string[] = []
+  for (const [size, unit] of intervalUnits) {
+    if (left >= size) parts.push(`${Math.floor(left / size)}${unit}`)
+    left %= size
+  }
+  return parts.join(' ')
+}
 
 function keptText({ retain_days: days, retain_count: count }: BackupSettings): string {
   if (days === null && count === null) return `${usualDays} days`

@@ -24,7 +24,10 @@ export async function create(context: Context): Promise<Answer> {
   return {
     data: ended,
     text: paint => backupText(paint, ended),
-    hints: [`plinth backup verify ${ended.id} restores it aside and compares it.`],
+    hints:
+      ended.verified_at === null && ended.verify_error === null
+        ? [`plinth backup verify ${ended.id} restores it aside and compares it.`]
+        : problems([ended]),
   }
 }
 

@@ -94,7 +94,7 @@ export const backupsCommands: readonly Command[] = [
   },
   {
     path: 'backup undo',
-    summary: 'Put the state before a restore back, within 24 hours',
+    summary: 'Put the state before a restore back, within 24 hours; what has changed since then is lost',
     operands: [{ name: 'restore', summary: 'the id of the restore' }],
     flags: [noWait],
     load: () => import('../commands/backups-restore.ts').then(module => module.undo),
