@@ -116,11 +116,15 @@ const remedies = new Map<string, string>(
   }),
 )
 
+/** The errors of the platform say what is wrong. An answer without its code is that of a proxy or another server. */
 function refused(error: ReplyError): Failure {
   const request = error.requestId ? ` (request id ${error.requestId})` : ''
-  const code = error.code === 'unknown' ? `http_${error.status}` : error.code
   const sentence = error.message.replace(/\.$/, '')
-  return new Failure(code, `${sentence}${request}.`, remedies.get(code) ?? null, error)
+  const [code, fix] =
+    error.code === 'unknown'
+      ? [`http_${error.status}`, 'Run it again with --debug to see the requests and responses.']
+      : [error.code, remedies.get(error.code) ?? null]
+  return new Failure(code, `${sentence}${request}.`, fix, error)
 }
 
 /** `fetch` wraps the error of the socket, `node:http` does not. */

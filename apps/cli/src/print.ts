@@ -78,9 +78,7 @@ export function openScreen(
       else {
         printLine(`${err.red('error:')} plinth ${command} failed (${code})`.replace('plinth  ', 'plinth '))
         printLine(`  why: ${clean(message)}`)
-        printLine(
-          `  fix: ${clean(suggestion ?? 'run it again with --debug to see the requests and responses.')}`,
-        )
+        if (suggestion !== null) printLine(`  fix: ${clean(suggestion)}`)
       }
     },
     hint: line => format !== 'json' && printLine(line),

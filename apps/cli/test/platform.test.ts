@@ -80,6 +80,33 @@ test('a different server version prints one warning on stderr; the same version 
   }
 })
 
+test('--debug is the fix for an answer without a code of the platform only', async () => {
+  const id = '0198f2c4-5d6e-7a8b-9c0d-1e2f3a4b5c6d'
+  const text = async (args: string[], url: string) => {
+    const { code, stderr } = await run([...args, '-o', 'text'], {
+      cwd,
+      env: { PLATFORM_URL: url, PLATFORM_TOKEN: platform.adminToken, PLATFORM_PROJECT: id },
+    })
+    assert.equal(code, 1, stderr)
+    return stderr
+  }
+  for (const args of [
+    ['backup', 'settings', '--interval-minutes', '5'],
+    ['branch', 'create', 'late', '--expires', '2020-01-01T00:00:00Z'],
+    ['upgrade', '--target', 'newest'],
+  ])
+    assert.match(await text(args, platform.url), /^error: .*\n {2}why: .*\n$/)
+  const server = createServer((_, response) => response.writeHead(502).end('<h1>Bad Gateway</h1>'))
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const proxy = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  assert.match(
+    await text(['backup', 'list'], proxy),
+    /\(http_502\)\n {2}why: .*\n {2}fix: Run it again with --debug to see the requests and responses\.\n$/,
+  )
+  server.closeAllConnections()
+  server.close()
+})
+
 test('a server that is not a platform fails with not_a_platform', async () => {
   const server = createServer((_, response) => response.end('<h1>hello</h1>'))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
