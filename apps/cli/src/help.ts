@@ -60,7 +60,11 @@ function aboutCommand(command: Command): string {
 }
 
 const globalFlags = (command: Command) =>
-  tree.flags.filter(flag => !command.flags?.some(own => own.name === flag.name))
+  tree.flags
+    .filter(flag => !command.flags?.some(own => own.name === flag.name))
+    .map(flag => (flag.name === 'output' && command.printsText ? { ...flag, summary: textOutput } : flag))
+
+const textOutput = 'text or json; default text, also into a pipe'
 
 const operandName = (operand: Operand) => (operand.isOptional ? `[${operand.name}]` : `<${operand.name}>`)
 

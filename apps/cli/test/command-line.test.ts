@@ -32,6 +32,9 @@ test('every command has its own help', async () => {
   const { stdout } = await plinth(['projects', 'delete', '--help'])
   assert.match(stdout, /Usage: plinth projects delete <id>/)
   assert.match(stdout, /--confirm <name>/)
+  assert.match(stdout, /--output <format> .*default json into a pipe$/m)
+  const { stdout: diff } = await plinth(['branch', 'diff', '--help'])
+  assert.match(diff, /--output <format> +text or json; default text, also into a pipe$/m)
 })
 
 test('--version prints the version and nothing else', async () => {
