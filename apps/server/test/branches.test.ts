@@ -1,6 +1,7 @@
 // Branches: isolated copies of a project.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Job } from '@plinth/contract/cron.ts'
 import { contentsOf, type DumpedObject } from '#src/kernel/postgres/dump/contents.ts'
 import { dumpSchema } from '#src/kernel/postgres/dump/schema-dump.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
@@ -176,8 +177,8 @@ test('branch: serves its own keys, and nothing of one reaches the other', async 
   )
   const jobs = await platform.call('GET', `/v1/cron/${branch.id}/jobs`, { token: branch.service_role_key })
   assert.deepEqual(
-    jobs.body.map((each: { active: boolean }) => each.active),
-    [false],
+    jobs.body.map((each: Job) => [each.active, each.next_run_at]),
+    [[false, null]],
   )
   const secrets = await platform.call('GET', `/api/v1/projects/${branch.id}/secrets`, {
     token: platform.adminToken,

@@ -12,7 +12,7 @@ export interface JobInput {
 
 /** A run stores only the beginning of the command. The job has all of it. */
 const shownCharacters = 1000
-const jobColumns = sql`id::float8 as jobid, name, schedule, command, is_active as active, created_at, updated_at, next_run_at`
+const jobColumns = sql`id::float8 as jobid, name, schedule, command, is_active as active, created_at, updated_at, case when is_active then next_run_at end as next_run_at`
 const runColumns = sql`r.id::float8 as runid, r.job_id::float8 as jobid, j.name, r.status, r.return_message, left(coalesce(r.command, j.command), ${shownCharacters}) as command, r.start_time, r.end_time`
 
 export const clock = async (session: Session) =>
