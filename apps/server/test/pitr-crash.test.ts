@@ -100,12 +100,22 @@ test('pitr: after kill -9 of Postgres or of the second server, a copy is prepare
   await insert(platform, project, 2)
   const killPostgres = () => process.kill(postmasterPid(dataDir), 'SIGKILL')
 
-  // Postgres, while rows come in.
+  // Postgres, while rows come in, and while rights are given in the copy, whose errors name the object.
   await holdRows(dataDir, project)
   let id = await request(platform, project, target)
   await untilRowsWait(dataDir, project)
   killPostgres()
+  await eventually(
+    () =>
+      untilRowsWait(dataDir, project)
+        .then(() => true)
+        .catch(() => false),
+    'Postgres is back',
+  )
+  const compared = await lock(dataDir, `${project.ref}_recovered`, 'lock table public.shown')
   await letRowsIn(dataDir, project)
+  await compared.untilAwaited()
+  killPostgres()
   await assertEnded(platform, project, id, 'prepared')
   await assertLeft(platform, project, {
     databases: ['', '_recovered'],

@@ -80,6 +80,7 @@ export interface Job {
   restore_id: string | null
   before_backup_id: string | null
   attempts: number
+  claimed_at: string
 }
 
 /** How the archive of the recovered project is read. */
@@ -104,7 +105,8 @@ export const claimJobs = (control: Session, { statuses, full, limit, leaseSecond
         where status = any(${statuses}::text[]) and project_id <> all(${full}::uuid[])
           and (leased_until is null or leased_until <= now())
         order by created_at limit ${limit} for update skip locked)
-    returning id, project_id, status, ${targetTime}, manifest, restore_id, before_backup_id, attempts`)
+    returning id, project_id, status, ${targetTime}, manifest, restore_id, before_backup_id, attempts,
+              now() as claimed_at`)
 
 export const nextDueMs = async (control: Session, statuses: readonly PitrStatus[], full: readonly string[]) =>
   (

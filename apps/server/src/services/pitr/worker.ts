@@ -2,7 +2,7 @@
 // host. If the platform is killed, the job is begun again.
 import type { PitrStatus } from '@plinth/contract/pitr.ts'
 import { readArchive } from '#src/archive/archive.ts'
-import { createTaskLeases, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
+import { createTaskLeases, hasRestarted, leaseSeconds, pauseSeconds } from '#src/archive/task-leases-store.ts'
 import type { Log } from '#src/kernel/log.ts'
 import type { Session } from '#src/kernel/postgres/database.ts'
 import { isOutage } from '#src/kernel/postgres/unavailable.ts'
@@ -88,13 +88,17 @@ export function startPitrWorkers(deps: PitrWorkerDeps): PitrWorkers {
     return { kind: 'prepared', prepared: await aboveReserve(deps.spaceCheck, signal, prepare) }
   }
 
+  /** Not every error of a database that has ended says so: a restore names the object that it was creating. */
+  const isInterruption = async ({ claimed_at: since }: store.Job, error: unknown): Promise<boolean> =>
+    isOutage(error) || hasRestarted(control, since).catch(isOutage)
+
   async function act(job: store.Job, signal: AbortSignal): Promise<Outcome> {
     try {
       return await run(job, AbortSignal.any([signal, AbortSignal.timeout(longestMs)]))
     } catch (error) {
       // The platform stops. The job is begun again at the next start.
       if (signal.aborted) return { kind: 'stopped' }
-      if (job.attempts < maxAttempts && isOutage(error)) {
+      if (job.attempts < maxAttempts && (await isInterruption(job, error))) {
         log.warn({ err: error, job: job.id }, 'the database ended during a recovery to a time; trying again')
         return { kind: 'interrupted' }
       }
