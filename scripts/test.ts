@@ -88,7 +88,8 @@ async function startShared() {
 }
 
 const status = await new Promise<number>(resolve => {
-  const reporters = ['spec', join(import.meta.dirname, 'slowest-files.ts')].flatMap(reporter => [
+  const own = ['failures-at-once.ts', 'slowest-files.ts'].map(file => join(import.meta.dirname, file))
+  const reporters = ['spec', ...own].flatMap(reporter => [
     `--test-reporter=${reporter}`,
     '--test-reporter-destination=stdout',
   ])
