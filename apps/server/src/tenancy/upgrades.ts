@@ -261,16 +261,21 @@ async function isLate(promise: Promise<void>): Promise<boolean> {
   return Promise.race([promise.then(() => false), late]).finally(() => clearTimeout(timer))
 }
 
+const databasesOf = (projects: number) =>
+  projects === 1 ? 'The database of 1 project' : `The databases of ${projects} projects`
+
 function warningsOf(outdated: readonly Outdated[]): string[] {
   const failures = outdated.filter(({ failures }) => failures > 0)
   const pending = outdated.length - failures.length
   const names = failures.slice(0, namedInWarning).map(({ id }) => id)
   if (failures.length > names.length) names.push('…')
   return [
-    ...(pending > 0 ? [`The databases of ${pending} projects are waiting to be upgraded.`] : []),
+    ...(pending > 0
+      ? [`${databasesOf(pending)} ${pending === 1 ? 'is' : 'are'} waiting to be upgraded.`]
+      : []),
     ...(failures.length > 0
       ? [
-          `The databases of ${failures.length} projects could not be upgraded; npx plinth upgrade has the reasons: ${names.join(', ')}`,
+          `${databasesOf(failures.length)} could not be upgraded; npx plinth upgrade has the reasons: ${names.join(', ')}`,
         ]
       : []),
   ]

@@ -172,7 +172,7 @@ export function upgradeService(stage: UpgradeStage, whenDone: () => Promise<void
       return {
         async before(projectId, signal) {
           const id = await store.findLast(control)
-          // A later backup would be one of a project that is migrated in part.
+          // The way back is the state before the first attempt.
           if (id && (await store.findSnapshots(control, id)).has(projectId)) return
           const backupId = await takeSnapshot(projectId, signal)
           if (id) await store.recordSnapshot(control, id, projectId, backupId)
