@@ -65,7 +65,7 @@ async function start(): Promise<void> {
   child = spawn(process.execPath, [main], { cwd, env: environment, stdio: ['ignore', 'ignore', 'pipe'] })
   let output = ''
   child.stderr!.setEncoding('utf8').on('data', text => (output += text))
-  await eventually(() => output.includes('Next:') || child.exitCode !== null, 'the platform starts')
+  await eventually(() => /running at \S+\n/.test(output) || child.exitCode !== null, 'the platform starts')
   url = /running at (\S+)/.exec(output)?.[1] ?? assert.fail(`the platform did not start: ${output}`)
 }
 

@@ -261,7 +261,7 @@ class KilledNode {
       child.once('exit', () => resolve())
       child.stderr!.setEncoding('utf8').on('data', text => {
         output += text
-        if (output.includes('Next:')) resolve()
+        if (/running at \S+\n/.test(output)) resolve()
       })
     })
     this.url = /running at (\S+)/.exec(output)?.[1] ?? assert.fail(`it should have started: ${output}`)

@@ -61,7 +61,7 @@ export class StorageNode {
       child.once('exit', () => resolve())
       child.stderr!.setEncoding('utf8').on('data', text => {
         output += text
-        if (output.includes('Next:')) resolve()
+        if (/running at \S+\n/.test(output)) resolve()
       })
     })
     this.url = /running at (\S+)/.exec(output)?.[1] ?? assert.fail(`the platform did not start: ${output}`)
