@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs'
 import { after, before, test } from 'node:test'
 import { createMetrics, type Metric } from '#src/kernel/metrics.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
+import { backedUpProject } from './backup-project.ts'
 import { eventually } from './eventually.ts'
 import { type Family, parseExposition } from './exposition.ts'
 import { startPlatform, type TestPlatform } from './harness.ts'
@@ -14,8 +15,8 @@ before(async () => {
 })
 after(() => platform.stop())
 
-async function scrape(): Promise<Map<string, Family>> {
-  const { status, headers, body } = await platform.call('GET', '/metrics')
+async function scrape(node = platform): Promise<Map<string, Family>> {
+  const { status, headers, body } = await node.call('GET', '/metrics')
   assert.equal(status, 200)
   assert.equal(headers.get('content-type'), 'text/plain; version=0.0.4; charset=utf-8')
   return parseExposition(body)
@@ -231,8 +232,17 @@ test('metrics: the dashboard names only metrics that exist', async () => {
   const named = new Set(
     targets(dashboard.panels).flatMap(expr => expr.match(/\b(?:plinth|process)_\w+/g) ?? []),
   )
-  const families = await scrape()
-  const exposed = new Set([...families.values()].flatMap(({ samples }) => samples.map(({ name }) => name)))
+  // Ages of backups exist when there is a verified one. A node that runs already would notice it only after a while.
+  const project = await backedUpProject(platform)
+  const { id } = await project.backUp()
+  assert.equal((await project.verify(id)).verify_error, null)
+  const looking = await startPlatform({ beside: platform })
+  const withAges = await eventually(async () => {
+    const found = await scrape(looking)
+    return found.has('plinth_backup_verified_age_seconds') ? found : undefined
+  }, 'the ages of backups are read').finally(() => looking.stop())
+  const families = [...(await scrape()).values(), ...withAges.values()]
+  const exposed = new Set(families.flatMap(({ samples }) => samples.map(({ name }) => name)))
   assert.ok(named.size >= 15)
   assert.deepEqual(
     [...named].filter(name => !exposed.has(name)),
