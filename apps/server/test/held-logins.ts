@@ -1,4 +1,4 @@
-// SQL that makes sessions of the platform in a database wait at their login.
+// SQL that makes sessions of the platform in a database wait at their login. They give up after ten seconds.
 
 /** Until a session of the test lets them in. */
 export const holdLogins = `
@@ -12,6 +12,6 @@ export const holdLogins = `
 /** For as long as this session lives. */
 export const letIn = 'select pg_advisory_lock(4711)'
 
-/** The sessions that wait there, or in another function of a test. */
+/** The sessions that wait there, or in another function of a test. Poll it: between two sleeps they do not count. */
 export const heldIn = (database: string) =>
   `select from pg_stat_activity where datname = '${database}' and wait_event = 'PgSleep'`

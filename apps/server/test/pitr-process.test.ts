@@ -8,7 +8,7 @@ import { isDataDirectoryLocked } from '#src/kernel/data-directory.ts'
 import { engineFiles } from '#src/kernel/postgres/engine/place.ts'
 import { connectAsSuperuser, postmastersIn } from './data-dir.ts'
 import { eventually } from './eventually.ts'
-import { heldIn, holdLogins, letIn } from './held-logins.ts'
+import { heldIn } from './held-logins.ts'
 import {
   ask,
   jobOf,
@@ -127,19 +127,27 @@ test('pitr: a start with recovery off removes what a killed one has left, and en
   await stop(platform)
 })
 
+/** Until the role is dropped, a request of a cutover waits. */
+const holdRequests = `
+  create role hold_requests;
+  create function hold_requests() returns trigger language plpgsql as $$ begin
+    while exists (select from pg_roles where rolname = 'hold_requests') loop perform pg_sleep(0.02); end loop;
+    return null;
+  end $$;
+  create trigger hold_requests before update on pitr_jobs for each statement execute function hold_requests()`
+
 test('pitr: while a cutover is requested for a stopped platform, no platform starts', async () => {
   const dataDir = await dataDirWithProject('pitr-request-later')
   const platform = await start({ dataDir, env })
-  await (await connectAsSuperuser(dataDir)).query(letIn)
-  await ask(dataDir, 'plinth', holdLogins)
+  await ask(dataDir, 'plinth', holdRequests)
   await stop(platform)
 
   const request = launch({ dataDir, env, args: ['pitr-cutover', randomUUID()] })
   const isHeld = () => ask(dataDir, 'plinth', heldIn('plinth')).then(rows => rows.length > 0)
-  await eventually(() => request.hasEnded || isHeld().catch(() => false), 'its session waits')
+  await eventually(() => request.hasEnded || isHeld().catch(() => false), 'its statement waits')
   assert.match(await failureOf({ dataDir, env }), /Another platform .* uses/)
-  assert.ok(await isHeld(), 'its Postgres still runs')
-  await (await connectAsSuperuser(dataDir)).query(letIn)
+  await eventually(isHeld, 'its Postgres still runs')
+  await ask(dataDir, 'plinth', 'drop role hold_requests')
   assert.equal(await exitOf(request), '1')
   assert.match(request.stderr, /There is no recovery/)
   assert.ok(!isDataDirectoryLocked(dataDir))
