@@ -23,6 +23,11 @@ import { cleanUp, nameTaken, readOnly, staleStatement } from './stale-session.ts
 import type { Step, Unit } from './unit.ts'
 
 const maxStatements = 512
+/**
+ * Units that are written while others are still being answered. The server runs them one after the other, so they would
+ * only wait in its socket, and a write costs more than its bytes, on both sides.
+ */
+const gathered = { most: 8, whileMoreThan: 2 }
 const maxForgotten = 2048
 const idleCleanMs = 10
 /** How long after its timeout, or after it was closed, a busy connection may take to end. */
@@ -52,6 +57,8 @@ export class Connection {
   #isHeld = false
   #idleClean: NodeJS.Timeout | undefined
   #isFlushing = false
+  /** Units in the buffer. They are the last ones of the queue. */
+  #unsent = 0
   #lost: Error | undefined
   #isReported = false
   #isAbandoned = false
@@ -166,6 +173,7 @@ export class Connection {
     const entry = newInFlight(unit, isRetry)
     if (this.inFlight === 0) this.#headSince = performance.now()
     this.#queue.push(entry)
+    this.#unsent++
     this.#check ??= setTimeout(this.#checkHead, checkMs).unref()
     return entry
   }
@@ -230,6 +238,10 @@ export class Connection {
   readonly #flush = (): void => {
     this.#isFlushing = false
     if (this.#out.isEmpty || this.#lost) return
+    const sent = this.#queue.length - this.#head - this.#unsent
+    if (sent > gathered.whileMoreThan && this.#unsent < gathered.most) return
+    if (sent === 0) this.#headSince = performance.now()
+    this.#unsent = 0
     this.#socket.write(this.#out.take())
     // The operating system usually accepts the whole write at once. Otherwise its memory must not be reused.
     this.#out.release(this.#socket.writableLength === 0)
@@ -307,6 +319,7 @@ export class Connection {
     if (entry.unit.isLone && !this.#lost) return this.#clean()
     if (entry.unit.steps.length > 0) this.#cleanWhenIdle()
     this.#onIdle(this)
+    if (this.#unsent > 0) this.#flushSoon()
   }
 
   /** A pipelined unit begins with a reset of the settings of the unit before it. After the last unit, this resets them. */
