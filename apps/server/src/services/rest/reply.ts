@@ -19,14 +19,9 @@ export function contentRange(offset: number, count: number, total: number | unde
   return `${page}/${total ?? '*'}`
 }
 
-const smallBytes = 8192
-
-/** A small text is sent together with its headers in one write. A large one is not copied. */
-const textOf = (cell: Buffer): Buffer | string => (cell.length <= smallBytes ? cell.toString() : cell)
-
 /** Not a promise unless bytes must be decoded. */
-export const bodyOf = (cell: Buffer, media: Media): Buffer | string | Promise<Buffer> =>
-  isBinary(media) ? inSlices(bytesFrom(cell)) : textOf(cell)
+export const bodyOf = (cell: Buffer, media: Media): Buffer | Promise<Buffer> =>
+  isBinary(media) ? inSlices(bytesFrom(cell)) : cell
 
 export interface ReplyParts {
   status: number
