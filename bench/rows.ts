@@ -168,7 +168,7 @@ async function measure(rows: RowsStage, platform: StagedServer, subject: Subject
 
 /** The target includes the settings of a caller, but not the release of locks. */
 function withoutCleaning(sql: string): string {
-  return sql.replace(/,\s*pg_advisory_unlock_all\(\)/, '')
+  return sql.replace(/\s+and pg_advisory_unlock_all\(\) is not null/, '')
 }
 
 function reportResult(

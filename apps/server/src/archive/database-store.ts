@@ -249,8 +249,9 @@ const skippedNumbers = 1000
 /** Events that wait to be handled were handled after the backup, or are out of date. */
 export async function finishRestored(session: Session, liveVersion: string): Promise<void> {
   await session.run(sql`
-    select setval('platform.catalog_versions', greatest(${liveVersion}::int8, max(version)) + ${skippedNumbers})
-      from platform.catalog_version`)
-  await session.run(sql`update platform.catalog_version set version = nextval('platform.catalog_versions')`)
+    with latest as (select max(version) as version from platform.catalog_version),
+         removed as (delete from platform.catalog_version)
+    insert into platform.catalog_version
+    select setval('platform.catalog_versions', greatest(${liveVersion}::int8, version) + ${skippedNumbers}) from latest`)
   await session.run(sql`delete from platform.events where is_due`)
 }

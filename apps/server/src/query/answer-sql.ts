@@ -33,14 +33,25 @@ interface AnswerSql {
   readonly maxRows?: number | undefined
   /** Any other number of rows than one fails the statement. */
   readonly isOneRow?: boolean
+  /** A further column, which is null or fails the statement. */
+  readonly check?: string | undefined
 }
 
 /** The select list of a statement, which `answerFrom` reads. */
-export function answerSql({ text, count, total, settings = [], maxRows, isOneRow }: AnswerSql): string {
+export function answerSql({
+  text,
+  count,
+  total,
+  settings = [],
+  maxRows,
+  isOneRow,
+  check,
+}: AnswerSql): string {
   const columns = [text, count, total]
   for (const name of settings) columns.push(`pg_catalog.current_setting(${literal(name)}, true)`)
   if (maxRows !== undefined) columns.push(atMostSql(count, maxRows))
   if (isOneRow) columns.push(oneRowSql(count))
+  if (check) columns.push(check)
   return columns.join(', ')
 }
 
@@ -110,12 +121,25 @@ const csvNames = (names: readonly string[]): string =>
   names.map(name => (/[",\n\r]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name)).join(',')
 
 /**
- * A condition for the outermost query of a statement. It fails the statement when the schema has changed since it was
- * planned. It refers to no column, so Postgres evaluates it once and before it reads the first row: until then no function
- * is called and nothing is written.
+ * Fails the statement when the schema has changed since it was planned. Every change takes a number of the sequence before
+ * its commit, so the last number tells that there was none. Otherwise the function looks at the committed version, because
+ * the change may not be committed yet.
  */
-export const isCurrentSql = ({ version }: Catalog): string =>
-  `(select case when exists (select from platform.catalog_version where version > ${version}) then platform.refuse('${raisedCodes.schemaChanged}', '') is null else true end)`
+const checkedSql = ({ version }: Catalog, current: string, required: (value: string) => string): string =>
+  `case when pg_catalog.pg_sequence_last_value('platform.catalog_versions'::pg_catalog.regclass) = ${version} then ${current} else ${required(`platform.require_current(${version})`)} end`
+
+/**
+ * A condition for the outermost query of a statement. It refers to no column, so Postgres evaluates it once and before it
+ * reads the first row: until then no function is called and nothing is written.
+ */
+export const isCurrentSql = (catalog: Catalog): string =>
+  `(select ${checkedSql(catalog, 'true', value => `${value} is null`)})`
+
+/**
+ * A column that is null, or fails the statement after its rows were read. Cheaper than the condition, for statements without
+ * effects.
+ */
+export const nullIfCurrentSql = (catalog: Catalog): string => checkedSql(catalog, 'null', value => value)
 
 const oneRowSql = (count: string): string =>
   `case when ${count} <> 1 then platform.refuse('${raisedCodes.notOneRow}', (${count})::text) end`

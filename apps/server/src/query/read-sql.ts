@@ -1,5 +1,5 @@
 // The statement of a read.
-import { answerSql, type Form, isCurrentSql, textSql } from './answer-sql.ts'
+import { answerSql, type Form, isCurrentSql, nullIfCurrentSql, textSql } from './answer-sql.ts'
 import type { Catalog } from './catalog.ts'
 import type { Level } from './level.ts'
 import { isAggregated, levelSql, orderSql, outputNames, pageSql } from './level-sql.ts'
@@ -29,14 +29,24 @@ export function readSql(
   const takesRow = form.kind === 'handled' && form.takesRow
   const rows = takesRow ? wholeRows(writer, level, from, alias) : levelSql(writer, level, from, alias)
   const count = 'pg_catalog.count(*)'
+  // A function of the project that makes the answer may have effects.
+  const isLate = form.kind !== 'handled'
+  const check = isLate ? nullIfCurrentSql(catalog) : undefined
   const totals = {
     always: counted,
-    never: 'null',
+    never: check ?? 'null',
     'when capped': `case when ${count} = ${level.limit} then ${counted} end`,
   }
   const text = textSql(form, 'r', outputNames(level), catalog, takesRow ? 'r.v' : undefined)
-  const answer = answerSql({ text, count, total: totals[total], settings })
-  return { sql: `select ${answer} from (${rows}) r where ${isCurrent}`, writer }
+  const answer = answerSql({
+    text,
+    count,
+    total: totals[total],
+    settings,
+    check: total === 'never' ? undefined : check,
+  })
+  const condition = isLate ? '' : ` where ${isCurrent}`
+  return { sql: `select ${answer} from (${rows}) r${condition}`, writer }
 }
 
 /** Each row of the relation as one value `v`. */

@@ -43,6 +43,8 @@ const concurrentAttempts = 2
 
 /** SQLSTATEs that a statement planned for an older schema can cause. */
 const staleCodes = /^(42|22|0A)/
+/** Connections, resources, limits and interruptions. */
+const unrelatedCodes = /^(08|53|54|57|58)/
 
 /** The caches of catalogues and plans, which all front ends share. */
 export interface Queries {
@@ -113,9 +115,10 @@ function createRun(databases: Databases, catalogs: Catalogs): Run {
     attempts: number,
     error: unknown,
   ): Promise<RunResult<P>> {
-    const { tenant } = query.runFor.caller
+    const { facts, caller } = query.runFor
+    const { tenant } = caller
     const isRetried =
-      attempts < maxAttempts && mayBeOutdated(error) && (await catalogs.hasChanged(tenant, catalog))
+      attempts < maxAttempts && mayBeOutdated(error, facts) && (await catalogs.hasChanged(tenant, catalog))
     if (!isRetried) throw withProblem(error)
     const retry = async () => attempt(query, await catalogs.of(tenant), attempts + 1)
     if (attempts < concurrentAttempts || query.isSerialized) return retry()
@@ -155,11 +158,14 @@ interface Query<P extends PlannedStatement> {
 }
 
 /** Whether an outdated catalogue can cause the error. Only then the current version is queried. */
-function mayBeOutdated(error: unknown): boolean {
+function mayBeOutdated(error: unknown, { isReadOnly }: RequestFacts): boolean {
   if (error instanceof QueryError) return true
   if (!(error instanceof DatabaseError) || error.isAfterOthers) return false
+  if (error.code === raisedCodes.schemaChanged) return true
+  // A read compares the version after its rows, so that other errors can come first. It can be repeated.
+  if (isReadOnly) return !unrelatedCodes.test(error.code)
   // A statement that has begun to run may have had effects that a rollback does not undo, such as nextval.
-  return error.code === raisedCodes.schemaChanged || (!error.isWhileRunning && staleCodes.test(error.code))
+  return !error.isWhileRunning && staleCodes.test(error.code)
 }
 
 function withProblem(error: unknown): unknown {

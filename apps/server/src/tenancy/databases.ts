@@ -10,6 +10,7 @@ import { type ConnectionBudget, Pool } from '#src/kernel/postgres/pool.ts'
 import type { Value } from '#src/kernel/postgres/wire/encoder.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
 import { type AuthDatabase, createAuthPools } from './auth-pools.ts'
+import { becoming, usualFacts } from './become-caller.ts'
 import type { Tenant } from './directory.ts'
 import type { Logins } from './logins.ts'
 import { type AsOwner, createOwners } from './owners.ts'
@@ -153,11 +154,6 @@ const sweepMs = 5_000
 
 // Tenants' code may change any session setting, so all relevant settings are set again for each unit.
 const forgetSession: Step = { key: 'reset', sql: 'reset all', values: [] }
-const becomeCaller = `select
-  set_config('role', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.user_id', $3, true),
-  set_config('request.method', $4, true), set_config('request.path', $5, true),
-  set_config('request.headers', $6, true), set_config('statement_timeout', $7, true),
-  set_config('transaction_read_only', $8, true), pg_advisory_unlock_all()`
 const setTimeZone = `select set_config('TimeZone', $1, true)`
 const setFurther = 'select set_config($1, $2, true)'
 const setCookies = `select set_config('request.cookies', $1, true)`
@@ -186,10 +182,10 @@ const loneAuthSteps: readonly Step[] = [forgetSession, limitTime(authTimeoutMs)]
 const timeoutsUpTo = (
   { anon, others }: DatabasesOptions['statementTimeoutMs'],
   most: number,
-): Record<Role, string> => ({
-  anon: String(Math.min(most, anon)),
-  authenticated: String(Math.min(most, others)),
-  service_role: String(Math.min(most, others)),
+): Record<Role, number> => ({
+  anon: Math.min(most, anon),
+  authenticated: Math.min(most, others),
+  service_role: Math.min(most, others),
 })
 
 const names = new WeakMap<Tenant, PoolNames>()
@@ -219,10 +215,11 @@ export function openDatabases(options: DatabasesOptions): Databases {
   const sweeping = createChore({ name: 'close idle connections', everyMs: sweepMs, run: sweep })
   const timeouts = timeoutsUpTo(statementTimeoutMs, Number.POSITIVE_INFINITY)
   const sharedTimeouts = timeoutsUpTo(statementTimeoutMs, sharedTimeoutMs)
+  const become = { shared: becoming(sharedTimeouts), alone: becoming(timeouts) }
 
   const serviceSteps = [sharedTimeouts.service_role, timeouts.service_role].map(ms => [
     forgetSession,
-    serve(Number(ms)),
+    serve(ms),
   ]) as [Step[], Step[]]
 
   const budget: ConnectionBudget = {
@@ -249,7 +246,10 @@ export function openDatabases(options: DatabasesOptions): Databases {
     const pool = new Pool({
       address: logins.address(ref, login),
       database: ref,
-      settings: login === 'auth' ? authSettings : { ...sessionSettings, search_path: searchPath },
+      settings:
+        login === 'auth'
+          ? authSettings
+          : { ...sessionSettings, search_path: searchPath, ...(login === 'api' && usualFacts) },
       maxConnections: options.poolSize,
       maxWaiting: options.poolSize * 10,
       maxWaitMs: 2000,
@@ -278,16 +278,16 @@ export function openDatabases(options: DatabasesOptions): Databases {
   }
 
   return {
-    asCaller({ tenant, role, claims, userId }, request, { sql, keys, mayPipeline }, values, more = []) {
-      const { method, path, headers, cookies, timeZone, setting } = request
-      const pool = poolFor(tenant, role === 'service_role' ? 'svc' : 'api')
-      const isReadOnly = request.isReadOnly ? 'on' : 'off'
-      const become = (timeout: string): Step => ({
-        key: 'become',
-        sql: becomeCaller,
-        values: [role, claims, userId, method, path, headers, timeout, isReadOnly],
-      })
-      const steps: Step[] = [forgetSession, become(mayPipeline ? sharedTimeouts[role] : timeouts[role])]
+    asCaller(caller, request, { sql, keys, mayPipeline }, values, more = []) {
+      const { tenant, role } = caller
+      const { cookies, timeZone, setting, isReadOnly } = request
+      const login = role === 'service_role' ? 'svc' : 'api'
+      const pool = poolFor(tenant, login)
+      const becomeAlone = () => become.alone(caller, request, login === 'api')
+      const steps = [
+        forgetSession,
+        mayPipeline ? become.shared(caller, request, login === 'api') : becomeAlone(),
+      ]
       if (timeZone !== undefined) steps.push({ key: 'time zone', sql: setTimeZone, values: [timeZone] })
       if (cookies !== undefined) steps.push({ key: 'cookies', sql: setCookies, values: [cookies] })
       if (setting) steps.push({ key: 'setting', sql: setFurther, values: [setting.name, setting.value] })
@@ -296,12 +296,11 @@ export function openDatabases(options: DatabasesOptions): Databases {
       for (const next of more)
         steps.push({ key: next.statement.keys[role], sql: next.statement.sql, values: next.values })
       if (request.rollsBack) steps.push(...undo)
-      const alone = () => steps.with(1, become(timeouts[role]))
-      const { isReadOnly: readsOnly } = request
-      const how = { shape, mayPipeline, timeoutMs: Number(timeouts[role]), isReadOnly: readsOnly }
+      const alone = () => steps.with(1, becomeAlone())
+      const how = { shape, mayPipeline, timeoutMs: timeouts[role], isReadOnly }
       const answers = 1 + more.length
       const answer = pool.run(steps, { ...how, answering, answers, request, alone })
-      return request.isReadOnly ? answer : writes.after(tenant.id, answer)
+      return isReadOnly ? answer : writes.after(tenant.id, answer)
     },
 
     auth(tenant) {
@@ -327,7 +326,7 @@ export function openDatabases(options: DatabasesOptions): Databases {
       return poolFor(tenant, 'svc').run([...(mayPipeline ? shared : lone), step], {
         shape: key,
         mayPipeline,
-        timeoutMs: Number(timeouts.service_role),
+        timeoutMs: timeouts.service_role,
         alone: () => [...lone, step],
       })
     },

@@ -13,7 +13,12 @@ begin
   -- One at a time from here to the end of the commit, so that a later version is never seen before an earlier one.
   -- A new row, not a changed one: that would fail a serializable transaction.
   perform pg_advisory_xact_lock(7203412907742);
-  insert into platform.catalog_version values (nextval('platform.catalog_versions')) returning version into latest;
+  -- Nobody sees a version that a crash could undo, because its number would be taken again.
+  set local synchronous_commit = on;
+  -- After a crash, a sequence continues after the numbers that nextval has reserved, but exactly after that of setval.
+  insert into platform.catalog_version
+    values (setval('platform.catalog_versions', pg_sequence_last_value('platform.catalog_versions') + 1))
+    returning version into latest;
   if current_setting('transaction_isolation') = 'read committed' then
     delete from platform.catalog_version where version < latest;
   end if;
@@ -79,3 +84,18 @@ create or replace function platform.refuse(state text, reason text) returns text
 language plpgsql set search_path = pg_catalog, pg_temp
 as $$ begin raise exception using errcode = state, message = reason; end $$;
 grant execute on function platform.refuse(text, text) to public;
+
+-- Statements compare the last number themselves. Only if it is another one, they call this function: it fails if a later
+-- version is committed, and returns null if the change is not, or was undone.
+create or replace function platform.require_current(planned bigint) returns bigint
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if exists (select from platform.catalog_version where version > planned) then
+    perform platform.refuse('PLV01', '');
+  end if;
+  return null;
+end
+$$;
+grant execute on function platform.require_current(bigint) to public;
+grant select on sequence platform.catalog_versions to public;
