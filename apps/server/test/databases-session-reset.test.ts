@@ -16,6 +16,7 @@ describe('session reset between requests', () => {
     'a changed search_path': `perform set_config('search_path', 'pg_catalog', false)`,
     'a changed statement_timeout': `perform set_config('statement_timeout', '1', false)`,
     'a changed client_encoding': `perform set_config('client_encoding', 'LATIN1', false)`,
+    'changed facts of the request': `perform set_config('request.method', 'PUT', false), set_config('request.user_id', '${user1}', false)`,
     'a custom setting': `perform set_config('my.secret', 'mine', false)`,
     'row_security = off': `perform set_config('row_security', 'off', false)`,
     'changed string syntax': `perform set_config('standard_conforming_strings', 'off', false)`,
@@ -26,7 +27,8 @@ describe('session reset between requests', () => {
   }
   const state = `select pg_backend_pid(), current_user, auth.uid(), current_setting('search_path'),
     current_setting('statement_timeout'), current_setting('client_encoding'), coalesce(current_setting('my.secret', true), ''),
-    current_setting('row_security'), 'a\\b', make_date(2026, 1, 2), $1::text`
+    current_setting('row_security'), 'a\\b', make_date(2026, 1, 2), $1::text, current_setting('request.method'),
+    current_setting('request.user_id')`
   const clean = (pid: string) => [
     [
       pid,
@@ -40,6 +42,8 @@ describe('session reset between requests', () => {
       'a\\b',
       '2026-01-02',
       'ä表',
+      'GET',
+      '',
     ],
   ]
   let poisoned: Project

@@ -7,6 +7,7 @@ import type { CreatedProject } from '@plinth/contract/projects.ts'
 import { sql } from '#src/kernel/postgres/sql.ts'
 import { eventually } from './eventually.ts'
 import { type Reply, startPlatform, type TestPlatform } from './harness.ts'
+import { startOwnServer } from './own-server.ts'
 
 let first: TestPlatform
 let second: TestPlatform
@@ -142,6 +143,52 @@ test('schema changes: rows, temporary tables and rolled back changes do not chan
   assert.equal(await version(), before)
   await ddl('create table counted (id int)')
   assert.equal(await version(), before + 1)
+})
+
+/** Takes a number, as a change does that is not committed yet, or never. */
+const takeNumber = async () =>
+  first.asSuperuser(await first.refOf(project.id), session =>
+    session.rows(
+      sql`select setval('platform.catalog_versions', max(version) + 1) from platform.catalog_version`,
+    ),
+  )
+
+test('schema changes: requests are served while a change has a number but is not committed, and use it afterwards', async () => {
+  await ddl('create table waiting (id int primary key); insert into waiting values (1)')
+  for (const node of [first, second]) assert.equal((await get(node, 'waiting?id=eq.1')).status, 200)
+  const before = await version()
+  await takeNumber()
+  for (const node of [first, second]) {
+    for (let run = 0; run < 6; run++) assert.deepEqual((await get(node, 'waiting?id=eq.1')).body, [{ id: 1 }])
+    assert.equal((await rows(node, 'PATCH', 'waiting?id=eq.1', { id: 1 })).status, 204)
+  }
+  assert.equal(await version(), before)
+  await ddl('alter table waiting add column late int default 3')
+  for (const node of [second, first])
+    assert.deepEqual((await get(node, 'waiting?id=eq.1')).body, [{ id: 1, late: 3 }])
+})
+
+test('schema changes: after a crash of Postgres the last number is that of the version, so that statements compare only the number', async t => {
+  const server = await startOwnServer()
+  t.after(() => server.stop())
+  const platform = await startPlatform({ server })
+  t.after(() => platform.stop())
+  const { id } = await platform.createProject()
+  const tenant = (await platform.app.directory.find(id))!
+  await platform.app.databases.asOwner(tenant, session => session.script('create table made (id int)'))
+  await server.kill()
+  const numbers = await eventually(
+    () =>
+      platform
+        .asSuperuser(tenant.ref, session =>
+          session.rows(sql`
+            select max(version)::int as version, pg_sequence_last_value('platform.catalog_versions')::int as last
+              from platform.catalog_version`),
+        )
+        .catch(() => undefined),
+    'Postgres runs again',
+  )
+  assert.deepEqual(numbers, [{ version: 2, last: 2 }])
 })
 
 test('schema changes: concurrent changes do not wait for each other to commit', async () => {

@@ -1,9 +1,15 @@
 // The wire protocol to Postgres, with and without TLS. Read buffers are reused at once.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import { pipeline } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { DatabaseError } from '#src/kernel/postgres/database-error.ts'
+import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { Connection } from '#src/kernel/postgres/wire/connection.ts'
 import type { Answer, Step } from '#src/kernel/postgres/wire/unit.ts'
+import { eventually } from './eventually.ts'
 import { testServer } from './harness.ts'
 import { openTlsRelay } from './tls-relay.ts'
 
@@ -31,6 +37,61 @@ it('wire: a row over the limit is not kept in memory', async () => {
   const held = process.memoryUsage().arrayBuffers - before
   connection.close()
   assert.ok(held < 40 * megabytes, `${held / megabytes} MB`)
+})
+
+/** Passes bytes on, and counts the packets to the server. */
+async function openCounter({ host, port, ...address }: ServerAddress) {
+  let packets = 0
+  const server = createServer(client => {
+    const upstream = connect(host.startsWith('/') ? { path: `${host}/.s.PGSQL.${port}` } : { host, port })
+    client.on('data', () => packets++)
+    pipeline(client, upstream, () => {})
+    pipeline(upstream, client, () => {})
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port: own } = server.address() as AddressInfo
+  return {
+    address: { ...address, host: '127.0.0.1', port: own },
+    packets: () => packets,
+    close: () => void server.close(),
+  }
+}
+
+it('wire: units that would only wait for others are written together', async () => {
+  const counter = await openCounter({ ...testServer(), tls: undefined })
+  const holding = await Connection.open(testServer(), 'postgres', {}, hooks)
+  const connection = await Connection.open(counter.address, 'postgres', {}, hooks)
+  try {
+    await run(holding, [step('select pg_advisory_lock(20260119)')])
+    const first = [run(connection, [step('select pg_advisory_xact_lock(20260119)')])]
+    for (const number of ['2', '3']) first.push(run(connection, [step('select $1::text', number)]))
+    await eventually(async () => {
+      const waiting = step(
+        `select from pg_locks where locktype = 'advisory' and objid = 20260119 and not granted`,
+      )
+      return (await run(holding, [waiting])).rows.length > 0
+    }, 'the first unit waits')
+
+    const before = counter.packets()
+    const more: Promise<Answer>[] = []
+    const sendOne = async () => {
+      more.push(run(connection, [step('select $1::text', String(more.length))]))
+      await sleep(5)
+    }
+    for (let count = 0; count < 7; count++) await sendOne()
+    assert.equal(counter.packets(), before)
+    await sendOne()
+    await eventually(() => counter.packets() > before, 'eight are written')
+    await sendOne()
+    await run(holding, [step('select pg_advisory_unlock(20260119)')])
+    await Promise.all(first)
+    const answers = (await Promise.all(more)).map(({ rows }) => String(rows[0]![0]))
+    assert.deepEqual(answers, ['0', '1', '2', '3', '4', '5', '6', '7', '8'])
+  } finally {
+    connection.close()
+    holding.close()
+    counter.close()
+  }
 })
 
 for (const [how, address] of [

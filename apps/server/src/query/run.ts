@@ -43,8 +43,6 @@ const concurrentAttempts = 2
 
 /** SQLSTATEs that a statement planned for an older schema can cause. */
 const staleCodes = /^(42|22|0A)/
-/** Connections, resources, limits and interruptions. */
-const unrelatedCodes = /^(08|53|54|57|58)/
 
 /** The caches of catalogues and plans, which all front ends share. */
 export interface Queries {
@@ -162,10 +160,9 @@ function mayBeOutdated(error: unknown, { isReadOnly }: RequestFacts): boolean {
   if (error instanceof QueryError) return true
   if (!(error instanceof DatabaseError) || error.isAfterOthers) return false
   if (error.code === raisedCodes.schemaChanged) return true
-  // A read compares the version after its rows, so that other errors can come first. It can be repeated.
-  if (isReadOnly) return !unrelatedCodes.test(error.code)
-  // A statement that has begun to run may have had effects that a rollback does not undo, such as nextval.
-  return !error.isWhileRunning && staleCodes.test(error.code)
+  // A read compares the version after its rows, so it may have failed before. Another statement that has begun to run may
+  // have had effects that a rollback does not undo, such as nextval.
+  return (isReadOnly || !error.isWhileRunning) && staleCodes.test(error.code)
 }
 
 function withProblem(error: unknown): unknown {
