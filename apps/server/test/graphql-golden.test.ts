@@ -57,7 +57,8 @@ const block = (text: string, language: string): string | undefined =>
 /** Line breaks, and no number of the schema's version. */
 const readable = (sql: string): string =>
   sql
-    .replace(`version > ${version}`, 'version > 1')
+    .replaceAll(`= ${version} then`, '= 1 then')
+    .replaceAll(`require_current(${version})`, 'require_current(1)')
     .replace(/ (?=(?:from|where|order by|limit|offset|returning) )/g, '\n  ')
 
 for (const name of readdirSync(folder).toSorted())

@@ -181,14 +181,14 @@ test('schema changes: after a crash of Postgres the last number is that of the v
     () =>
       platform
         .asSuperuser(tenant.ref, session =>
-          session.rows(sql`
+          session.rows<{ version: number; last: number }>(sql`
             select max(version)::int as version, pg_sequence_last_value('platform.catalog_versions')::int as last
               from platform.catalog_version`),
         )
         .catch(() => undefined),
     'Postgres runs again',
   )
-  assert.deepEqual(numbers, [{ version: 2, last: 2 }])
+  assert.equal(numbers[0]!.last, numbers[0]!.version)
 })
 
 test('schema changes: concurrent changes do not wait for each other to commit', async () => {

@@ -5,6 +5,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { pipeline } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import type { DatabaseError } from '#src/kernel/postgres/database-error.ts'
 import type { ServerAddress } from '#src/kernel/postgres/server-address.ts'
 import { Connection } from '#src/kernel/postgres/wire/connection.ts'
@@ -59,17 +60,17 @@ async function openCounter({ host, port, ...address }: ServerAddress) {
 
 it('wire: units that would only wait for others are written together', async () => {
   const counter = await openCounter({ ...testServer(), tls: undefined })
-  const holding = await Connection.open(testServer(), 'postgres', {}, hooks)
+  const { host, port, user, password } = testServer()
+  const holding = new pg.Client({ host, port, user, password, database: 'postgres' })
+  await holding.connect()
   const connection = await Connection.open(counter.address, 'postgres', {}, hooks)
   try {
-    await run(holding, [step('select pg_advisory_lock(20260119)')])
+    await holding.query('select pg_advisory_lock(20260119)')
     const first = [run(connection, [step('select pg_advisory_xact_lock(20260119)')])]
     for (const number of ['2', '3']) first.push(run(connection, [step('select $1::text', number)]))
     await eventually(async () => {
-      const waiting = step(
-        `select from pg_locks where locktype = 'advisory' and objid = 20260119 and not granted`,
-      )
-      return (await run(holding, [waiting])).rows.length > 0
+      const waiting = `select from pg_locks where locktype = 'advisory' and objid = 20260119 and not granted`
+      return (await holding.query(waiting)).rows.length > 0
     }, 'the first unit waits')
 
     const before = counter.packets()
@@ -83,13 +84,13 @@ it('wire: units that would only wait for others are written together', async () 
     await sendOne()
     await eventually(() => counter.packets() > before, 'eight are written')
     await sendOne()
-    await run(holding, [step('select pg_advisory_unlock(20260119)')])
+    await holding.query('select pg_advisory_unlock(20260119)')
     await Promise.all(first)
     const answers = (await Promise.all(more)).map(({ rows }) => String(rows[0]![0]))
     assert.deepEqual(answers, ['0', '1', '2', '3', '4', '5', '6', '7', '8'])
   } finally {
     connection.close()
-    holding.close()
+    await holding.end()
     counter.close()
   }
 })
