@@ -2,13 +2,25 @@
 // the same for many callers is part of its text, because Postgres needs longer for a parameter than for a constant.
 import type { Role } from '@plinth/contract/route.ts'
 import type { Step } from '#src/kernel/postgres/wire/unit.ts'
-import type { Caller, RequestFacts } from './databases.ts'
 
 /**
  * Values that most requests of anon and signed-in users have. Sessions start with them, and `reset all` returns to them, so
  * they are set only if they differ.
  */
 export const usualFacts = { 'request.user_id': '', 'request.method': 'GET' }
+
+/** What SQL can read of a caller, and of the request. */
+interface Identity {
+  readonly role: Role
+  readonly claims: string
+  readonly userId: string
+}
+interface Facts {
+  readonly method: string
+  readonly path: string
+  readonly headers: string
+  readonly isReadOnly?: boolean
+}
 
 interface Text {
   readonly key: string
@@ -34,7 +46,7 @@ function textOf(role: Role, timeoutMs: number, isReadOnly: boolean, names: reado
 /** Makes these steps for statements with the same timeouts. The texts are made once. */
 export function becoming(
   timeoutsMs: Readonly<Record<Role, number>>,
-): (caller: Caller, request: RequestFacts, hasUsualFacts: boolean) => Step {
+): (caller: Identity, request: Facts, hasUsualFacts: boolean) => Step {
   const byRole: Record<Role, Text[]> = { anon: [], authenticated: [], service_role: [] }
 
   function make(role: Role, isReadOnly: boolean, setsUser: boolean, setsMethod: boolean): Text {
