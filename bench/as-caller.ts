@@ -27,7 +27,7 @@ const facts = {
   path: '/v1/rest/00000000-0000-4000-8000-000000000000/notes',
   headers: '{"accept":"*/*","host":"127.0.0.1:39001","user-agent":"bench"}',
 }
-// The same as in tenancy/databases.ts, with pgbench's names of the parameters.
+// What tenancy/become-caller.ts sets, written by hand, with pgbench's names of the parameters.
 const become = `select set_config('role', :role, true), set_config('request.jwt.claims', :claims, true), set_config('request.user_id', :user, true), set_config('request.method', :method, true), set_config('request.path', :path, true), set_config('request.headers', :headers, true), set_config('statement_timeout', :timeout, true)`
 const becomeWithReset = `${become}, pg_advisory_unlock_all()`
 const values = { role: 'anon', claims, user: userId, timeout: '3000', ...facts }
